@@ -8,4 +8,4 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]  # arrays by name: a state, a message, a reply, a client's memory
-Numbers = int | Array  # one integer for all rows, or one for each
+Numbers = int | Array  # one integer for all rows, or one each

@@ -1,10 +1,11 @@
-"""Checks of arguments that are more than one number: arrays, paths, and what they would take of the memory."""
+"""Checks of arguments: numbers, words, switches, arrays, functions, paths and their need of memory."""
 
 from __future__ import annotations
 
 import errno
 import math
 import os
+from dataclasses import fields
 from functools import cache
 from numbers import Real
 from pathlib import Path
@@ -12,18 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from fedsim import text
 from fedsim.arrays import Array
 from fedsim.errors import FedsimError, InvalidInput
-from fedsim.text import in_bytes, short_repr, short_str
+from fedsim.text import short_repr, short_str
 
-LONGEST = 2**32  # entries: a range may claim to have any number of them
+MAX_RANGE = 2**32  # entries of a range
 
 
-# --- One number, word or switch: `where` is the argument as it was written, {} its value ---------------------------
+# --- One number, word or switch: `where` is the argument as written, with {} for its value ----------------------------
 
 
 def is_int(value: Any, least: int = 0, most: int = 2**64) -> bool:
-    """Whether a setting is an integer of at least this: 3, NumPy's 3, 3.0; not True, "3", NaN or 1e300."""
+    """Return whether a value is an integer in bounds: 3, NumPy's 3 or 3.0; not True, "3", NaN or 1e300."""
     if not is_real(value):
         return False
     value = value.item() if hasattr(value, "item") else value  # a float16 cannot be compared with 2**64
@@ -31,7 +33,7 @@ def is_int(value: Any, least: int = 0, most: int = 2**64) -> bool:
 
 
 def check_int(where: str, value: Any, least: int = 1, remedy: str = "", most: int = 2**64) -> int:
-    """`value` as an int: `check_int("Record(every={})", 0)` refuses Record(every=0)."""
+    """Return `value` as an int: `check_int("Record(every={})", 0)` refuses Record(every=0)."""
     if not is_int(value, least, most):
         upper = f" and at most {most:,}" if most < 2**64 else ""
         raise invalid_argument(where, value, remedy or f"must be an integer of at least {least}{upper}")
@@ -39,7 +41,7 @@ def check_int(where: str, value: Any, least: int = 1, remedy: str = "", most: in
 
 
 def check_positive(where: str, value: object, zero: bool = False, remedy: str = "") -> float:
-    """`value` as a float, if it is a finite number above zero, or zero where that is allowed."""
+    """Return `value` as a float if it is finite and positive, or zero if that is allowed."""
     number = as_float(value)
     if not (0 <= number < math.inf and (zero or number > 0)):
         raise invalid_argument(where, value, remedy or f"must be {'zero or ' * zero}a positive number")
@@ -47,7 +49,7 @@ def check_positive(where: str, value: object, zero: bool = False, remedy: str = 
 
 
 def check_float(where: str, value: object, low: float = -math.inf, high: float = math.inf, remedy: str = "") -> float:
-    """`value` as a float, if it is a finite number from `low` to `high`."""
+    """Return `value` as a float if it is finite and from `low` to `high`."""
     real = as_float(value)
     if not (math.isfinite(real) and low <= real <= high):
         bounds = f"number of at least {low:g}" if high == math.inf else f"number from {low:g} to {high:g}"
@@ -56,7 +58,7 @@ def check_float(where: str, value: object, low: float = -math.inf, high: float =
 
 
 def check_choice(where: str, value: object, options: tuple[Any, ...], remedy: str = "") -> Any:
-    """`value`, if it is one of these words (or None, where that is among them)."""
+    """Return `value` if it is one of the options, which are strings or None."""
     if not (value is None or isinstance(value, str)) or value not in options:
         words = [repr(option) for option in options]
         raise invalid_argument(where, value, remedy or f"choose {', '.join(words[:-1])} or {words[-1]}")
@@ -64,24 +66,48 @@ def check_choice(where: str, value: object, options: tuple[Any, ...], remedy: st
 
 
 def check_bool(where: str, value: object) -> bool:
-    """`value`, if it is True or False, NumPy's included."""
+    """Return `value` if it is True or False, NumPy's included."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise invalid_argument(where, value, "give True or False")
     return bool(value)
 
 
+def check_name(where: str, value: object, remedy: str) -> str:
+    """Return a printable, non-empty string."""
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise invalid_argument(where, value, remedy)
+    return value
+
+
+def check_counts(factory: str, part: Any, *names: str) -> None:
+    """Store fields of a frozen dataclass as integers of at least 1; None is allowed in all but its first field."""
+    first = fields(part)[0].name
+    for name in names:
+        value = getattr(part, name)
+        if value is not None or name == first:
+            where = f"{factory}({{}})" if name == first else f"{factory}({name}={{}})"
+            object.__setattr__(part, name, check_int(where, value, remedy="give an integer of at least 1"))
+
+
+def check_cohort(factory: str, size: int | None, at_least: int | None, clients: int) -> None:
+    """Refuse to select, or to wait for, more clients than exist."""
+    for name, count in (("", size), ("at_least=", at_least)):
+        if count is not None and count > clients:
+            raise InvalidInput(f"{factory}({name}{count}): only {clients} clients exist; use at most {clients}")
+
+
 def invalid_argument(where: str, value: object, remedy: str) -> InvalidInput:
-    """The sentence about a value that will not do."""
+    """Return the exception for an invalid value."""
     return InvalidInput(f"{short_str(where.format(_Quoted(value)))}: {remedy}")
 
 
 def is_real(value: object) -> bool:
-    """A real number, exact or not; truth values and NumPy's durations (which call themselves numbers) are none."""
+    """Return whether a value is a real number, which bool and NumPy's timedelta64 are not."""
     return isinstance(value, Real) and not isinstance(value, bool) and type(value).__name__ != "timedelta64"
 
 
 def as_float(value: object) -> float:
-    """A real number as a float, infinite where it has no room; NaN for anything else."""
+    """Return a real number as a float, infinite on overflow; NaN for anything else."""
     try:
         return float(value) if is_real(value) else math.nan  # type: ignore[arg-type]
     except OverflowError:  # an int of more than 1024 bits
@@ -89,7 +115,7 @@ def as_float(value: object) -> float:
 
 
 class _Quoted:
-    """Stands for a value in `str.format`, so that neither {} nor {!r} can fail."""
+    """A value in `str.format` for which neither {} nor {!r} can fail."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -105,10 +131,10 @@ class _Quoted:
 
 
 def as_array(value: object) -> Array | None:
-    """`value` as an array of real numbers, not a copy if it is one; None if it is not a rectangle of numbers."""
+    """Return `value` as an array of real numbers, without a copy if it is one; None if it is not rectangular."""
     if type(value) is np.ndarray and value.dtype.char in "?bhilqBHILQfd":
         return value
-    if isinstance(value, range) and len(range(value.start, value.stop, value.step)[:LONGEST]) == LONGEST:
+    if isinstance(value, range) and len(range(value.start, value.stop, value.step)[:MAX_RANGE]) == MAX_RANGE:
         return None
     if isinstance(value, str | bytes | dict | set) or np.ma.is_masked(value):
         return None
@@ -117,24 +143,24 @@ def as_array(value: object) -> Array | None:
             array = np.asarray(value)
             if array.dtype == object:
                 array = array.astype(np.float64) if all(map(is_real, array.flat)) else array
-            if array.dtype.char in "eg":  # half and long double, which no kernel knows
+            if array.dtype.char in "eg":  # no kernel supports half and long double
                 array = array.astype(np.float64)
-    except Exception:  # whatever a stranger's own conversion raises
+    except Exception:  # a user's own conversion may raise anything
         return None
     return array if array.dtype.kind in "biuf" else None
 
 
 def as_float_array(value: object) -> Array | None:
-    """The same in float64, always a copy."""
+    """Return `value` as a float64 array, always a copy; None if it is not rectangular."""
     array = as_array(value)
     if array is None:
         return None
-    with np.errstate(over="ignore"):  # an infinity, which callers refuse where they must
+    with np.errstate(over="ignore"):  # callers refuse an infinity if necessary
         return np.array(array, np.float64)
 
 
 def check_array(where: str, value: object, axes: int | None = None, finite: bool = False, remedy: str = "") -> Array:
-    """`value` in float64, a copy, with so many axes and without NaN and infinities where that matters."""
+    """Return a copy of `value` in float64 with this number of axes, and without NaN and infinities if `finite`."""
     array = as_float_array(value)
     if array is None:
         raise InvalidInput(f"{where}={short_repr(value)}: {remedy or 'give numbers, in a rectangular array'}")
@@ -142,32 +168,32 @@ def check_array(where: str, value: object, axes: int | None = None, finite: bool
         shape = remedy or f"give an array with {axes} {'axis' if axes == 1 else 'axes'}"
         raise InvalidInput(f"{where} has shape {array.shape}: {shape}")
     if finite and not np.isfinite(array).all():
-        raise InvalidInput(f"{where} holds a NaN or an infinity: give finite numbers")
+        raise InvalidInput(f"{where} contains a NaN or an infinity: give finite numbers")
     return array
 
 
 def call_function(where: str, function: Any, *arguments: object) -> Any:
-    """What a user's own function returns; if it raises, one sentence says so, and the cause is chained."""
+    """Return the value of a user's function; if it raises, refuse it and chain the cause."""
     try:
         return function(*arguments)
     except FedsimError:
         raise
     except Exception as error:
-        raise InvalidInput(f"{where} raised {short_repr(error)}: mend the function") from error
+        raise InvalidInput(f"{where} raised {short_repr(error)}: fix the function") from error
 
 
 def check_path(where: str, value: Any) -> Path:
-    """`value` as a path that the system could know."""
+    """Return `value` as a path that is valid for the operating system."""
     try:
         path = Path(os.fsdecode(value))
     except (TypeError, ValueError, UnicodeError):
         raise InvalidInput(f"{where}={short_repr(value)}: give a path, as text or a Path") from None
     if "\0" in str(path):
-        raise InvalidInput(f"{where}={short_repr(value)}: no path holds a NUL character; leave it out")
+        raise InvalidInput(f"{where}={short_repr(value)}: a path has no NUL character; leave it out")
     try:
         os.lstat(path)
     except UnicodeError:
-        raise InvalidInput(f"{where}={short_repr(value)}: no file's name can be written so; use proper text") from None
+        raise InvalidInput(f"{where}={short_repr(value)}: not a valid file name; use Unicode text") from None
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             raise InvalidInput(f"{where}={short_repr(value)}: {error.strerror}; give a shorter path") from None
@@ -178,16 +204,16 @@ def check_path(where: str, value: Any) -> Path:
 
 
 def check_allocation(what: str, size: float, remedy: str) -> None:
-    """Refuse what would take more bytes than this machine has free, before anything is allocated."""
+    """Refuse an allocation of more bytes than are free on this machine."""
     free = free_bytes()
     if size > free:
         raise InvalidInput(
-            f"{short_str(what, 160)} would take {in_bytes(size)}, and {in_bytes(free)} are free: {remedy}"
+            f"{short_str(what, 160)} would take {text.size(size)}, and {text.size(free)} are free: {remedy}"
         )
 
 
 def free_bytes() -> float:
-    """What may still be allocated: the machine's available memory, or less where a control group says so."""
+    """Return the bytes that may be allocated: the machine's available memory, or the control group's if less."""
     free = _meminfo()
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

@@ -1,58 +1,58 @@
-"""Everything fedsim raises on purpose, in one tree.
+"""Exceptions and the warning of fedsim.
 
-    FedsimError                  the root: catch this to catch all of them
-    ├── InvalidInput             the caller asked for something impossible; also a ValueError (exit code 2)
-    │   ├── NotRecorded          the run did not keep what is asked of it
-    │   └── InUse                another process is at work in the folder
-    ├── NonFinite                the numbers left the real line: client, round and a step size to try
-    ├── ClientFailed             an exception inside a client's code: client, round and seed
-    ├── RuntimeFailed            the machinery that runs jobs gave up: processes, hosts, cluster
-    ├── Interrupted              asked to stop, and stopped between two rounds (exit code 130)
-    └── CorruptData              bytes that are not what they claim to be: messages, files, checkpoints
+    FedsimError                  base class of all exceptions below
+    ├── InvalidInput             an impossible request; also a ValueError (exit code 2)
+    │   ├── NotRecorded          the run did not record the requested data
+    │   └── InUse                another process works in the folder
+    ├── NonFinite                a run has diverged: client, round and a step size to try
+    ├── ClientFailed             an exception in a client's code: client, round and seed
+    ├── RuntimeFailed            processes, hosts or the cluster failed
+    ├── Interrupted              stopped between two rounds on request (exit code 130)
+    └── CorruptData              damaged messages, files or checkpoints
 
-    ResultWarning                a warning: a figure of a finished run says less than it seems
+    ResultWarning                a warning about a figure of a finished run
 
-A message is one sentence that says what is wrong, the value, and what would be right.
+A message is one sentence: what is wrong, the value, what to do.
 """
 
 from __future__ import annotations
 
 
 class FedsimError(Exception):
-    """The root of every error that fedsim raises on purpose."""
+    """Base class of all exceptions that fedsim raises on purpose."""
 
 
 class InvalidInput(FedsimError, ValueError):
-    """The caller asked for something impossible; the message carries the remedy."""
+    """The request is impossible; the message has the remedy."""
 
 
 class Interrupted(FedsimError):
-    """Asked to stop: the round was finished and a checkpoint written, where the run has a folder."""
+    """The run was stopped on request, after a finished round and a checkpoint if it has a folder."""
 
 
 class NotRecorded(InvalidInput, LookupError):
-    """The run did not keep what is asked of it; the message says what to set."""
+    """The run did not record the requested data; the message names the setting that does."""
 
 
 class InUse(InvalidInput):
-    """Another process is at work in the folder; the message says which."""
+    """Another process works in the folder; the message names it."""
 
 
 class NonFinite(FedsimError, ArithmeticError):
-    """A client or the server produced a NaN or an infinity."""
+    """A client or the server has computed a NaN or an infinity."""
 
 
 class ResultWarning(UserWarning):
-    """A figure of a finished run says less than it seems; also in the manifest, under `warnings`."""
+    """A warning about a figure of a finished run; also in the manifest, under `warnings`."""
 
 
 class ClientFailed(FedsimError, RuntimeError):
-    """A client's own code raised; the cause is chained."""
+    """A client's own code has raised; the cause is chained."""
 
 
 class RuntimeFailed(FedsimError, RuntimeError):
-    """The machinery that runs jobs (processes, hosts, a cluster) gave up."""
+    """Processes, hosts or the cluster that run jobs have failed."""
 
 
 class CorruptData(FedsimError, ValueError):
-    """Bytes that are not what they claim to be."""
+    """Bytes are damaged or not of the expected format."""

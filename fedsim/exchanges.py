@@ -1,7 +1,7 @@
-"""Where models live and who folds whose replies: one server, edges under a cloud, or every client for itself.
+"""Exchanges: where models are and which replies each aggregates: one server, edges under a cloud, or gossip.
 
-A *site* holds a model and folds replies. Whatever an exchange needs of the clients, the network and the seed it is
-told; it knows neither algorithms nor time. `star()` is the default, and the case of one site.
+A *site* has a model and aggregates replies. An exchange depends on clients, network and seed, not on algorithms or
+time. `star()` is the default, an exchange with one site.
 """
 
 from __future__ import annotations
@@ -26,48 +26,50 @@ if TYPE_CHECKING:
 __all__ = ["Exchange", "Gossip", "StarExchange", "TiersExchange", "gossip", "star", "tiers"]
 
 WORDS = ("metropolis", "max_degree", "matching")
-EXACT = 1e-9  # by how much rows of a matrix may miss 1
+EXACT = 1e-9  # largest difference between the sum of a row and 1
 
 
 def star() -> StarExchange:
-    """One server, which all selected clients talk to."""
+    """Return the exchange with one server."""
     return StarExchange()
 
 
 def tiers(groups: Sequence[Hashable] | None = None, every: int = 5, cloud: Hashable = None) -> TiersExchange:
-    """Edge servers under a cloud: `groups[c]` is client c's edge; every `every` edge rounds the cloud averages them.
+    """Return edge servers under a cloud, which averages their models after every `every` rounds of an edge.
 
-    `groups=None`: the network says it, a client belongs to the first node with role="edge" on its way to the server.
-    The edges sit at nodes with role="edge", named by their labels or as many as there are labels, in order; where
-    the network has none, they sit at the server. `cloud` is the cloud's node; None: the server.
+    groups: the edge of each client; None: the first node with role="edge" on its route to the server.
+    cloud: the cloud's node; None: the server.
+
+    Edges are the nodes with role="edge", by the labels of `groups` or else in order; without such nodes, they are at
+    the server.
     """
     return TiersExchange(groups, every, cloud)
 
 
 def gossip(graph: nx.Graph, mixing: str | npt.ArrayLike = "metropolis") -> Gossip:
-    """No server: every client holds a model and averages it with its neighbours' in a networkx graph of client numbers.
+    """Return gossip: every client averages its model with its neighbours' in a networkx graph of client numbers.
 
-    | mixing         | weight of neighbour j at site i; what is left to 1 is i's own                        |
+    | mixing         | weight of neighbour j at site i; the remainder to 1 is the weight of i                |
     |----------------|--------------------------------------------------------------------------------------|
     | "metropolis"   | 1 / (1 + max(deg_i, deg_j))                                                          |
     | "max_degree"   | 1 / (1 + the largest degree)                                                         |
-    | "matching"     | 1/2 in a random matching, drawn anew for every replica and round                     |
+    | "matching"     | 1/2 in a random matching, drawn for every replica and round                          |
     | a matrix       | W_ij, zero outside the graph, rows that sum to 1; or a list of them, used in turn    |
 
-    A site sends its reply to every site that gives it a weight in that round. Matrices must bring the sites together:
-    applied in turn, for ever, they leave all sites with one model.
+    A site sends its reply to every site that gives it a weight in that round. Matrices must lead to
+    consensus: applied in turn, they make all models equal in the limit.
     """
     return Gossip(graph, mixing)
 
 
 @dataclass(frozen=True)
 class StarExchange:
-    """What `star` makes."""
+    """One server."""
 
 
 @dataclass(frozen=True)
 class TiersExchange:
-    """What `tiers` makes."""
+    """Edge servers under a cloud."""
 
     groups: Any = None
     every: int = 5
@@ -77,29 +79,29 @@ class TiersExchange:
         object.__setattr__(self, "every", check_int("exchanges.tiers(every={})", self.every))
         if self.groups is None:
             return
-        right = "give one edge label per client, such as [0, 0, 1, 1]"
+        remedy = "give one edge label per client, such as [0, 0, 1, 1]"
         try:
             labels = tuple(g.item() if isinstance(g, np.generic) else g for g in self.groups)
             sorted(set(labels))
-        except Exception:  # no sequence, labels without an order, or an object of theirs that raises what it likes
-            raise InvalidInput(f"exchanges.tiers(groups={short_repr(self.groups)}): {right}") from None
+        except Exception:  # not a sequence, labels without an order, or an object that raises
+            raise InvalidInput(f"exchanges.tiers(groups={short_repr(self.groups)}): {remedy}") from None
         if not labels or isinstance(self.groups, str | bytes | dict):
-            raise InvalidInput(f"exchanges.tiers(groups={short_repr(self.groups)}): {right}")
+            raise InvalidInput(f"exchanges.tiers(groups={short_repr(self.groups)}): {remedy}")
         object.__setattr__(self, "groups", labels)
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """Who hears whom in one round, and how much it counts: a row per message, by receiver, then sender."""
+    """The messages of one round and their weights: a row per message, by receiver, then sender."""
 
-    message: Array  # (k,) its place among all messages that the graph allows
+    message: Array  # (k,) its number among all messages of the graph
     weight: Array  # (k,) W_ij of a message from j to i
     own: Array  # (sites,) W_ii
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Gossip:
-    """What `gossip` makes. A message is a pair of neighbours in one direction, numbered by receiver, then sender."""
+    """Sites that average with their neighbours. Messages are numbered by receiver, then sender."""
 
     mixing: Any
     sites: int
@@ -117,11 +119,11 @@ class Gossip:
             words = ", ".join(map(repr, WORDS))
             raise InvalidInput(f"exchanges.gossip(mixing={short_repr(mixing)}): choose {words}, or give a matrix")
         object.__setattr__(self, "mixing", mixing if isinstance(mixing, str) else self._checked(mixing))
-        _ = self.weights  # refuses what has none
+        _ = self.weights  # refuses a mixing without stationary weights
 
     @property
     def graph(self) -> Any:
-        """The graph it was made from."""
+        """The graph that it was made from."""
         return self.__dict__["_graph"]
 
     @cached_property
@@ -130,9 +132,9 @@ class Gossip:
 
     @cached_property
     def weights(self) -> Array:
-        """(sites,) that add up to 1: how much each site's model counts in the long run, W's stationary weights."""
+        """The stationary weights of W, (sites,), which sum to 1."""
         equal = np.full(self.sites, 1 / self.sites)
-        if isinstance(self.mixing, str):  # they connect what the graph connects
+        if isinstance(self.mixing, str):  # symmetric on a connected graph
             return equal
         pi = _stationary(reduce(lambda before, matrix: matrix @ before, self.mixing))
         if any(np.abs(pi @ matrix - pi).max() > EXACT for matrix in self.mixing):
@@ -143,19 +145,19 @@ class Gossip:
         return equal if np.abs(pi - equal).max() < EXACT else pi
 
     def at(self, seed: int, replica: int, round: int) -> Mixing:
-        """The mixing of one replica's round."""
+        """Return the mixing of one replica's round."""
         if isinstance(self.mixing, str):
             return self._matched(seed, replica, round) if self.mixing == "matching" else self._tables[0]
         return self._tables[round % len(self._tables)]
 
     @property
     def constant(self) -> bool:
-        """Whether all rounds of all replicas mix alike."""
+        """Whether all rounds of all replicas have the same mixing."""
         return self.mixing != "matching" if isinstance(self.mixing, str) else len(self.mixing) == 1
 
     @property
     def drawn(self) -> bool:
-        """Whether replicas differ."""
+        """Whether replicas have different mixings."""
         return isinstance(self.mixing, str) and self.mixing == "matching"
 
     @cached_property
@@ -173,7 +175,7 @@ class Gossip:
         return tuple(tables)
 
     def _matched(self, seed: int, replica: int, round: int) -> Mixing:
-        """A greedy matching: edges in a drawn order, each taken if both its ends are still free."""
+        """Return a greedy matching: edges in a random order, each taken if both its ends are free."""
         once = np.flatnonzero(self.sender < self.receiver)
         keys = rng.keys(seed, rng.Stream.MATCHING, replica=replica, client=np.arange(len(once)), round=round)
         a, b = self.sender[once].tolist(), self.receiver[once].tolist()
@@ -185,11 +187,11 @@ class Gossip:
         return Mixing(used, np.full(len(used), 0.5), np.where(partner < 0, 1.0, 0.5))
 
     def _checked(self, given: npt.ArrayLike) -> tuple[Array, ...]:
-        right = f"give a ({self.sites}, {self.sites}) matrix, or a list of them"
+        remedy = f"give a ({self.sites}, {self.sites}) matrix, or a list of them"
         array = as_float_array(given)
         if array is None or array.ndim not in (2, 3) or array.shape[-2:] != (self.sites, self.sites) or not len(array):
             found = short_repr(given) if array is None else f"an array of shape {array.shape}"
-            raise InvalidInput(f"exchanges.gossip(mixing={found}): {right}")
+            raise InvalidInput(f"exchanges.gossip(mixing={found}): {remedy}")
         allowed = np.eye(self.sites, dtype=bool)
         allowed[self.receiver, self.sender] = True
         matrices = tuple(array if array.ndim == 3 else array[None])
@@ -202,8 +204,8 @@ class Gossip:
             if matrix[~allowed].any():
                 i, j = (int(k) for k in np.argwhere((matrix != 0) & ~allowed)[0])
                 raise InvalidInput(
-                    f"exchanges.gossip(mixing): site {i} weighs site {j}, which the graph does not connect to it; add "
-                    "the edge, or make the entry 0"
+                    f"exchanges.gossip(mixing): site {i} has a weight for site {j}, and the graph has no such edge; "
+                    "add the edge, or set the entry to 0"
                 )
         return matrices
 
@@ -212,7 +214,7 @@ Exchange = StarExchange | TiersExchange | Gossip
 
 
 def _edges_of(graph: nx.Graph) -> Array:
-    """The edges (n, 2) of a connected, undirected graph whose nodes are 0 ... sites - 1."""
+    """Return the edges (n, 2) of a connected, undirected graph with nodes 0 ... sites - 1."""
     kind = type(graph).__name__
     if isinstance(graph, type) or not hasattr(graph, "is_directed") or graph.is_directed() or graph.is_multigraph():
         raise InvalidInput(f"exchanges.gossip(graph): a {kind}; give an undirected networkx Graph of client numbers")
@@ -220,7 +222,7 @@ def _edges_of(graph: nx.Graph) -> Array:
     wrong = [node for node in graph if type(node) not in (int, np.int64) or not 0 <= node < count]
     if wrong or not count:
         found = f"node {short_repr(wrong[0])}" if wrong else "no nodes"
-        raise InvalidInput(f"exchanges.gossip(graph): {found}; its nodes are the client numbers, 0 to clients - 1")
+        raise InvalidInput(f"exchanges.gossip(graph): {found}; name its nodes by the client numbers, 0 to clients - 1")
     pairs: Sequence[tuple[int, int]] = [(a, b) for a, b in graph.edges if a != b]
     ends = np.array(pairs, np.int64).reshape(-1, 2)
     reached, neighbours = {0}, [0]
@@ -231,27 +233,27 @@ def _edges_of(graph: nx.Graph) -> Array:
     if len(reached) < count:
         lost = min(set(range(count)) - reached)
         raise InvalidInput(
-            f"exchanges.gossip(graph): no way leads from client 0 to client {lost}, so they would never agree; connect "
-            "the graph"
+            f"exchanges.gossip(graph): no path leads from client 0 to client {lost}, so that they would never agree; "
+            "connect the graph"
         )
     return ends
 
 
 def _stationary(matrix: Array) -> Array:
-    """pi with pi W = pi, positive and unique, of a matrix whose powers bring the sites together."""
+    """Return the positive and unique pi with pi W = pi; refuse a matrix without."""
     symmetric = np.array_equal(matrix, matrix.T)
     values, vectors = np.linalg.eigh(matrix) if symmetric else np.linalg.eig(matrix.T)
     order = np.argsort(-np.abs(values), kind="stable")
     if len(matrix) > 1 and (second := np.abs(values[order[1]])) > 1 - EXACT:
         raise InvalidInput(
-            f"exchanges.gossip(mixing): the sites never come together (the second eigenvalue has modulus {second:.6g}"
-            ", and needs one below 1); connect all sites, each with a weight of its own"
+            f"exchanges.gossip(mixing): the sites never reach consensus (the second eigenvalue has modulus {second:.6g}"
+            ", and must be below 1); connect all sites, each with a positive weight for itself"
         )
     pi = np.real(vectors[:, order[0]])
     pi = pi / pi.sum()
     if not (pi > EXACT).all():
         raise InvalidInput(
-            f"exchanges.gossip(mixing): site {int(np.argmin(pi))} does not count in the long run (its stationary "
-            "weight is 0); give every site a weight somewhere"
+            f"exchanges.gossip(mixing): site {int(np.argmin(pi))} has the stationary weight 0; give every site "
+            "a weight at another site"
         )
     return np.asarray(pi)

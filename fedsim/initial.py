@@ -1,9 +1,9 @@
-"""Where replicas begin: `Scenario(initial=fs.initial.normal(2.0))` gives every one a start of its own.
+"""Initial points: `Scenario(initial=fs.initial.normal(2.0))` starts every replica at its own point.
 
-Dispersed starts are what R-hat needs: chains that begin together agree long before they have mixed. `initial` may also
-be one point (d,) for all, or an array (replicas, d). A way of your own is any object with
-`draw(seed, replicas, centre, dtype) -> (len(replicas), d)`, where `replicas` are numbers and `centre` (d,) is what the
-problem proposes, or zeros; replica r must begin at the same point whoever else is drawn.
+R-hat needs dispersed starts: chains with a common start agree before they have mixed. `initial` may also be one point
+(d,) for all replicas, or an array (replicas, d), or any object with `draw(seed, replicas, centre, dtype) ->
+(len(replicas), d)`, where `replicas` are numbers and `centre` (d,) is the problem's initial point, or zeros. The point
+of a replica must not depend on the other replicas.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ from fedsim.errors import InvalidInput
 
 __all__ = ["Start", "normal"]
 
-CHUNK = 1 << 20  # numbers drawn at a time
+CHUNK = 1 << 20  # numbers per draw
 
 
 @runtime_checkable
 class Start(Protocol):
-    """Draws a start for each of the replicas, numbered as in the scenario."""
+    """An object that draws an initial point for each replica."""
 
     def draw(self, seed: int, replicas: Array, centre: Array, dtype: npt.DTypeLike) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Normal:
+    """Normal initial points."""
+
     scale: float
     centre: Array | None = None
 
     def draw(self, seed: int, replicas: Array, centre: Array, dtype: npt.DTypeLike) -> Array:
         middle = centre if self.centre is None else self.centre
         if middle.shape != centre.shape:
-            raise InvalidInput(f"initial.normal(centre of shape {middle.shape}): the problem needs {centre.shape}")
+            raise InvalidInput(f"initial.normal(centre of shape {middle.shape}): give shape {centre.shape}")
         out, rows = np.empty((len(replicas), len(centre)), dtype), max(1, CHUNK // max(1, len(centre)))
         for i in range(0, len(replicas), rows):
             key = rng.keys(seed, rng.Stream.START, replica=replicas[i : i + rows])
@@ -48,9 +50,9 @@ class Normal:
 
 
 def normal(scale: float, centre: npt.ArrayLike | None = None) -> Normal:
-    """Starts N(centre, scale^2 I); `centre` None: where the problem proposes to begin, or zero.
+    """Return initial points N(centre, scale^2 I); `centre` None: the problem's initial point, or zeros.
 
-    A replica's start depends on the seed and its number alone.
+    The point of a replica depends on the seed and its number alone.
     """
     scale = check_positive("initial.normal(scale={})", scale, zero=True)
     if centre is None:

@@ -1,9 +1,7 @@
-"""Reading recordings that somebody else made: bounded in size, never unpickled, never trusted.
+"""Bounded readers of untrusted files: CSV, NPZ, IDX, TAR and JSON, plain or gzipped.
 
-A file that cannot be opened, or is of a kind we do not read, is the caller's mistake (InvalidInput); one that
-is not what it claims to be is CorruptData.
-
-Readers of the files that data sets come in. None runs anything that a file brings, or grows beyond its bound.
+No reader runs code from a file, unpickles, or exceeds its limit of memory. A file that cannot be opened or has an
+unsupported format is an InvalidInput; damaged content is CorruptData.
 """
 
 from __future__ import annotations
@@ -27,15 +25,15 @@ from fedsim.checks import check_path
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.text import short_str
 
-LIMIT = 2**30  # bytes after decompression: a small archive can unpack to anything
+LIMIT = 2**30  # bytes after decompression
 NO_PICKLE = (
-    "a pickle can run any code when it is opened, so it is not read; where you trust it, convert it by"
+    "a pickle can run any code when it is opened, so it is not read; if you trust it, convert it with"
     " json.dump(pickle.load(open(old, 'rb')), open(new, 'w')) and give the new file"
 )
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The whole file, unpacked if it is gzip; pickles are refused."""
+    """Return the bytes of a file, unpacked if it is gzip; pickles are refused."""
     path = check_path("path", path)
     try:
         with path.open("rb") as file:
@@ -58,7 +56,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_csv(path: str | Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """The named columns of a CSV file (gzip or plain) as text; there is at least one row."""
+    """Return the named columns of a CSV file (gzip or plain) as text, with at least one row."""
     data = read_bytes(path)
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8")), strict=True))
@@ -75,7 +73,7 @@ def read_csv(path: str | Path, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def numbers(path: str | Path, name: str, texts: Sequence[Any]) -> Array:
-    """A column of numbers, float64; empty fields become NaN."""
+    """Return a column of numbers, float64; empty fields become NaN."""
     try:
         return np.array([np.nan if text == "" else float(text) for text in texts], np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -83,7 +81,7 @@ def numbers(path: str | Path, name: str, texts: Sequence[Any]) -> Array:
 
 
 def read_npz(path: str | Path, kinds: dict[str, str]) -> dict[str, Array]:
-    """The named arrays of an .npz file, one-dimensional, each of its kind ("f" float, "i" integer, ...)."""
+    """Return the named arrays of an .npz file, one-dimensional, each of its kind ("f" float, "i" integer, ...)."""
     data = read_bytes(path)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -95,16 +93,16 @@ def read_npz(path: str | Path, kinds: dict[str, str]) -> dict[str, Array]:
         raise
     except KeyError as error:
         raise CorruptData(f"{path}: needs the arrays {', '.join(kinds)}; {error}") from error
-    except Exception as error:  # numpy and zipfile raise a dozen kinds on damaged bytes
+    except Exception as error:  # numpy and zipfile raise many types on damaged bytes
         raise CorruptData(f"{path}: not a readable .npz file ({error})") from error
     for name, kind in kinds.items():
         if not isinstance(arrays[name], np.ndarray) or arrays[name].ndim != 1 or arrays[name].dtype.kind != kind:
-            raise CorruptData(f"{path}: the array {name} has to be one-dimensional and of kind {kind!r}")
+            raise CorruptData(f"{path}: the array {name} must be one-dimensional and of kind {kind!r}")
     return arrays
 
 
 def checked_offsets(path: str | Path, offsets: Array, owners: int, total: int) -> Array:
-    """Offsets that cut `total` items into `owners` pieces."""
+    """Return offsets that cut `total` items into `owners` pieces."""
     bounds = offsets.astype(np.int64)
     if len(bounds) != owners + 1 or bounds[0] != 0 or bounds[-1] != total or (np.diff(bounds) < 0).any():
         raise CorruptData(f"{path}: offsets do not cut {total} items into {owners} pieces")
@@ -112,20 +110,20 @@ def checked_offsets(path: str | Path, offsets: Array, owners: int, total: int) -
 
 
 def read_records(path: str | Path, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """The values of a JSON object {integer: {field: ...}}, in the order of the numbers; at least one."""
+    """Return the values of a JSON object {integer: {field: ...}} in the order of the integers, at least one."""
     data = read_bytes(path)
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        if data.endswith(b"."):  # as the oldest pickles do, which begin like text
+        if data.endswith(b"."):  # pickles of protocol 0 start like text
             raise InvalidInput(f"{path}: {NO_PICKLE}") from error
         raise CorruptData(f"{path}: not a JSON file ({error})") from error
     if not isinstance(content, dict) or not content:
-        raise CorruptData(f"{path}: has to be a JSON object with one entry per client")
+        raise CorruptData(f"{path}: must be a JSON object with one entry per client")
     try:
         ordered = sorted((int(client), client) for client in content)
     except ValueError as error:
-        raise CorruptData(f"{path}: client ids have to be integers ({error})") from error
+        raise CorruptData(f"{path}: client ids must be integers ({error})") from error
     records = [content[client] for _, client in ordered]
     for (_, client), record in zip(ordered, records, strict=True):
         if not isinstance(record, dict) or any(field not in record for field in fields):
@@ -133,24 +131,24 @@ def read_records(path: str | Path, fields: Sequence[str]) -> list[dict[str, Any]
     return records
 
 
-MOST_BYTES = 2**31  # of one array, or of one unpacked file
+MAX_BYTES = 2**31  # of one array, or of one unpacked file
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
-def unpack(path: Path, most: int = MOST_BYTES) -> bytes:
-    """What a gzip file holds, at most so many bytes."""
+def unpack(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """Return the content of a gzip file of at most `limit` bytes."""
     try:
         with gzip.open(path) as file:
-            data = file.read(most + 1)
+            data = file.read(limit + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise CorruptData(f"{path} cannot be unpacked ({error}); fetch it again") from None
-    if len(data) > most:
-        raise CorruptData(f"{path} unpacks to more than {most:,} bytes; it is not what it claims to be")
+    if len(data) > limit:
+        raise CorruptData(f"{path} unpacks to more than {limit:,} bytes; give another file")
     return data
 
 
 def idx(path: Path) -> Array:
-    """An array in the IDX format of MNIST, gzipped."""
+    """Return an array in the IDX format of MNIST, gzipped."""
     data = unpack(path)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _DTYPES or data[3] == 0:
         raise CorruptData(f"{path} is not an IDX file; fetch it again")
@@ -163,23 +161,23 @@ def idx(path: Path) -> Array:
 
 
 def npz(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> Arrays:
-    """The named arrays of an npz file; Python objects in it are refused, and not loaded."""
+    """Return the named arrays of an npz file; Python objects in it are refused."""
     try:
         with zipfile.ZipFile(path) as archive:
             present = {info.filename: info for info in archive.infolist()}
             missing = [n for n in names if f"{n}.npy" not in present]
             if missing:
-                raise CorruptData(f"{path} lacks the array {missing[0]!r}; it must hold {', '.join(names)}")
+                raise CorruptData(f"{path} lacks the array {missing[0]!r}; it must contain {', '.join(names)}")
             wanted = [n for n in (*names, *optional) if f"{n}.npy" in present]
             return {name: _member(path, archive, present[f"{name}.npy"]) for name in wanted}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         if isinstance(error, CorruptData) or not path.exists():
             raise
-        raise CorruptData(f"{path} is no npz file of plain arrays ({error}); fetch or write it again") from None
+        raise CorruptData(f"{path} is not an npz file of plain arrays ({error}); fetch or write it again") from None
 
 
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """One array, its announced size checked against its bytes before any room is made for it."""
+    """Return one array; its size is checked before memory is allocated."""
     with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
@@ -188,11 +186,13 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Arra
         shape, fortran, dtype = header(file)
         if dtype.hasobject:
             raise CorruptData(
-                f"{path}: {info.filename} holds Python objects, which are not loaded; store plain numbers"
+                f"{path}: {info.filename} contains Python objects, which are not loaded; store plain numbers"
             )
         size = math.prod(shape) * dtype.itemsize
-        if size > MOST_BYTES or size > info.file_size:
-            raise CorruptData(f"{path}: {info.filename} announces {size:,} bytes, more than it holds or may hold")
+        if size > MAX_BYTES or size > info.file_size:
+            raise CorruptData(
+                f"{path}: {info.filename} has a header for {size:,} bytes, more than it contains or may contain"
+            )
         data = file.read(size + 1)
     if len(data) != size:
         raise CorruptData(f"{path}: {info.filename} is truncated or padded; fetch it again")
@@ -200,7 +200,7 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Arra
 
 
 def tar_members(path: Path, names: tuple[str, ...], size: int) -> list[bytes]:
-    """Files of a gzipped tar archive, each of exactly `size` bytes; nothing is extracted to a disk."""
+    """Return files of a gzipped tar archive, each of exactly `size` bytes, without extracting to a disk."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:gz") as archive:
@@ -221,7 +221,7 @@ def tar_members(path: Path, names: tuple[str, ...], size: int) -> list[bytes]:
 
 
 def table(path: Path, heading: bool = True) -> Any:
-    """A csv file, gzipped or not, as a pandas frame; its first line names the columns unless it has no `heading`."""
+    """Return a csv file, gzipped or not, as a pandas frame; the first line has the column names if `heading`."""
     import pandas as pd
 
     try:
@@ -231,5 +231,5 @@ def table(path: Path, heading: bool = True) -> Any:
         raise InvalidInput(
             f"{short_str(path)}: cannot be read ({error.strerror}); give the path of a csv file"
         ) from None
-    except ValueError as error:  # not text, not a table, empty: all of pandas' own are ValueErrors
-        raise CorruptData(f"{short_str(path)} is no csv table ({short_str(error, 80)}); give another file") from None
+    except ValueError as error:  # all of pandas' parser errors are ValueErrors
+        raise CorruptData(f"{short_str(path)} is not a csv table ({short_str(error, 80)}); give another file") from None

@@ -1,6 +1,6 @@
-"""Step sizes as functions of the global local-step index t = round * local_steps + step.
+"""Schedules of step sizes: functions of the global index t = round * local_steps + step of a local step, from 0.
 
-Wherever an algorithm takes a `step_size`, a plain number, one of these, or any function of t will do.
+The `step_size` of an algorithm is a number, one of these, or any function of t.
 """
 
 from __future__ import annotations
@@ -11,11 +11,24 @@ from dataclasses import dataclass, fields
 from fedsim.checks import call_function, check_positive
 from fedsim.errors import InvalidInput
 
+__all__ = [
+    "Constant",
+    "InverseTime",
+    "PerRound",
+    "StepSize",
+    "constant",
+    "inverse_time",
+    "per_round",
+    "strongly_convex",
+]
+
 StepSize = float | Callable[[int], float]
 
 
 @dataclass(frozen=True)
 class Constant:
+    """The same step size at every t."""
+
     value: float
 
     def __post_init__(self) -> None:
@@ -27,6 +40,8 @@ class Constant:
 
 @dataclass(frozen=True)
 class InverseTime:
+    """a / (t + b)."""
+
     a: float
     b: float
 
@@ -39,9 +54,11 @@ class InverseTime:
 
 @dataclass(frozen=True)
 class PerRound:
+    """eta0 / (1 + t / every) at the first step t of a round."""
+
     eta0: float
     every: float
-    per_round = True  # evaluated at the round's first step, then held
+    per_round = True  # evaluated at the first step of a round and constant in it
 
     def __post_init__(self) -> None:
         _check_positive("per_round", self)
@@ -51,31 +68,31 @@ class PerRound:
 
 
 def constant(value: float) -> Constant:
-    """The same step size for ever."""
+    """Return the same step size at every t."""
     return Constant(value)
 
 
 def inverse_time(a: float, b: float) -> InverseTime:
-    """a / (t + b)."""
+    """Return a / (t + b)."""
     return InverseTime(a, b)
 
 
 def per_round(eta0: float, every: float) -> PerRound:
-    """eta0 / (1 + t / every) with t the first step of the round: constant inside a round (private FedPAQ)."""
+    """Return eta0 / (1 + t / every) with t the first step of the round, constant in a round (private FedPAQ)."""
     return PerRound(eta0, every)
 
 
 def strongly_convex(smoothness: float, convexity: float) -> InverseTime:
-    """1 / (2 L + m t / 12), the varying step size of FA-LD's theorem 5.8, for L-smooth, m-convex potentials."""
+    """Return 1 / (2 L + m t / 12), the step size of FA-LD's theorem 5.8 for L-smooth, m-convex potentials."""
     smoothness = check_positive("schedules.strongly_convex(smoothness={})", smoothness)
     convexity = check_positive("schedules.strongly_convex(convexity={})", convexity)
     if convexity > smoothness:
-        raise InvalidInput(f"schedules.strongly_convex({smoothness}, {convexity}): needs 0 < convexity <= smoothness")
+        raise InvalidInput(f"schedules.strongly_convex({smoothness}, {convexity}): give 0 < convexity <= smoothness")
     return InverseTime(12 / convexity, 24 * smoothness / convexity)
 
 
 def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> float:
-    """Return the step size of one local step of a round, counted from 1."""
+    """Return the step size of one local step of one round."""
     if not callable(step_size):
         return float(step_size)
     start = (round - 1) * local_steps
@@ -86,7 +103,7 @@ def step_at(step_size: StepSize, round: int, local_steps: int, step: int) -> flo
 
 
 def steps_of(step_size: StepSize, round: int, local_steps: int) -> list[float]:
-    """Return all step sizes of a round, counted from 1."""
+    """Return all step sizes of one round."""
     return [step_at(step_size, round, local_steps, k) for k in range(local_steps)]
 
 

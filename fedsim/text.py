@@ -1,4 +1,4 @@
-"""Numbers for the eye: virtual time, bits, shares, and objects as the call that makes them."""
+"""Text of values for people: virtual time, bits, bytes, fractions, tables, and objects as the call that makes them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-DEFAULT_WIDTH = 80  # columns, where nobody says how wide the page is
+DEFAULT_WIDTH = 80  # columns, if the width is unknown
 
 
 def width() -> int:
-    """Of the terminal, or what the environment's COLUMNS says."""
+    """Return the width of the terminal, or the environment's COLUMNS."""
     return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
 def wrapped(line: str, wide: int, indent: int = 0) -> list[str]:
-    """A line in pieces that fit, all but the first set in by `indent`; what has no blank in it stays whole."""
+    """Return a line as lines that fit, all but the first indented; words without a blank are not broken."""
     if len(line) <= wide:
         return [line]
     lead = line[: len(line) - len(line.lstrip())]
@@ -30,7 +30,7 @@ def wrapped(line: str, wide: int, indent: int = 0) -> list[str]:
 
 
 def columns(rows: list[list[str]], wide: int, keys: int = 1) -> list[str]:
-    """A table as lines: the first `keys` columns name a row, and are repeated where the others need several pages."""
+    """Return a table as lines; its first `keys` columns are repeated if the others need several pages."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     pages, used = [list(range(keys))], sum(w + 2 for w in widths[:keys])
     for i in range(keys, len(widths)):
@@ -43,7 +43,7 @@ def columns(rows: list[list[str]], wide: int, keys: int = 1) -> list[str]:
 
 
 def seconds(value: float) -> str:
-    """1h33m, 28m04s, 12.3 s, 4.56 ms."""
+    """Return seconds as text: 1h33m, 28m04s, 12.3 s, 4.56 ms."""
     if not math.isfinite(value):
         return "never" if value > 0 else "unknown"
     if value >= 3600:
@@ -57,7 +57,7 @@ def seconds(value: float) -> str:
 
 
 def bits(value: float) -> str:
-    """955 Mbit, 51.2 kbit, 128 bit."""
+    """Return bits as text: 955 Mbit, 51.2 kbit, 128 bit."""
     if not math.isfinite(value):
         return "never" if value > 0 else "unknown"
     for unit, name in ((1e12, "Tbit"), (1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit")):
@@ -67,20 +67,20 @@ def bits(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes on a disk: 6.1 MB."""
-    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+    """Return bytes as text: 6.1 MB."""
+    for unit, name in ((1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= unit:
             return f"{value / unit:.3g} {name}"
     return f"{value:.0f} B"
 
 
 def number(value: float) -> str:
-    """Three digits are enough."""
+    """Return a number with three digits, or an integer with all digits."""
     return f"{value:,.0f}" if abs(value) < 1e9 and value == round(value) else f"{value:.3g}"
 
 
 def amount(name: str, value: float) -> str:
-    """A number in the unit that the name of its column tells: seconds, wasted_s, uplink_bits, share."""
+    """Return a number in the unit of its column's name: seconds, wasted_s, uplink_bits, share."""
     name = name.removesuffix("_to_target")
     if name == "seconds" or name.endswith("_s"):
         return seconds(value)
@@ -90,7 +90,7 @@ def amount(name: str, value: float) -> str:
 
 
 def scale(name: str, most: float) -> tuple[float, str]:
-    """For an axis that reaches to `most`: by what to divide, and the unit: uplink_bits of 3e6 by 1e6, Mbit."""
+    """Return the divisor and unit of an axis up to `most`: 1e6 and Mbit for uplink_bits up to 3e6."""
     name = name.removesuffix("_to_target")
     if name.endswith("_bits"):
         steps = ((1e9, "Gbit"), (1e6, "Mbit"), (1e3, "kbit"))
@@ -101,7 +101,7 @@ def scale(name: str, most: float) -> tuple[float, str]:
 
 
 def share(value: float) -> str:
-    """A fraction in per cent; a little is never shown as nothing, nor nearly all as all."""
+    """Return a fraction in per cent; "<1%" and ">99%" are neither 0% nor 100%."""
     percent = 100 * value
     if 0 < percent < 0.5:
         return "<1%"
@@ -109,11 +109,12 @@ def share(value: float) -> str:
 
 
 def many(count: int, noun: str) -> str:
+    """Return a count and its noun: 1 round, 2 rounds."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def called(value: object) -> str:
-    """An object as the call that makes it, with what differs from the defaults: FALD(step_size=0.001)."""
+    """Return an object as the call that makes it, without default values: FALD(step_size=0.001)."""
     if not is_dataclass(value) or isinstance(value, type):
         return type(value).__name__
     arguments = [f"{f.name}={_short(getattr(value, f.name))}" for f in fields(value) if f.init and _differs(value, f)]
@@ -121,13 +122,16 @@ def called(value: object) -> str:
 
 
 def policy(value: object) -> str:
-    """A policy by the name of its factory: with_replacement(draws=5)."""
-    name, bracket, rest = called(value).partition("(")
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() + bracket + rest
+    """Return a policy as the call of its factory: uniform(10, at_least=3)."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(value).__name__).lower()
+    given = [f for f in fields(value) if f.init and _differs(value, f)] if is_dataclass(value) else []
+    values = [(f.name, _short(getattr(value, f.name))) for f in given]
+    positional = [f.name for f in given if not f.kw_only][:1]
+    return f"{name}({', '.join(text if n in positional else f'{n}={text}' for n, text in values)})"
 
 
 def recorded(value: object) -> str:
-    """An object as a manifest keeps it, as the call that makes it: FALD(step_size=0.001, local_steps=10)."""
+    """Return an object of a manifest as the call that makes it: FALD(step_size=0.001, local_steps=10)."""
     if isinstance(value, dict):
         if "array" in value:
             return f"array{tuple(value['array'])}"
@@ -142,7 +146,7 @@ def recorded(value: object) -> str:
 
 def _differs(value: object, f: Any) -> bool:
     own, default = getattr(value, f.name), f.default if f.default_factory is MISSING else f.default_factory()
-    plain = isinstance(own, bool | int | float | str)  # arrays do not compare to one truth
+    plain = isinstance(own, bool | int | float | str)  # comparing arrays gives arrays
     return own is not default and not (plain and type(own) is type(default) and own == default)
 
 
@@ -157,28 +161,20 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def in_bytes(size: float) -> str:
-    """A number of bytes for people: 1.6 GB."""
-    for unit, name in ((1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if size >= unit:
-            return f"{size / unit:,.3g} {name}"
-    return f"{size / 1e3:.3g} kB"
-
-
 def short_str(value: object, longest: int = 100) -> str:
-    """A value as part of a sentence: on one line, and cut where it is long. Never fails, whatever the value."""
+    """Return a value as part of a sentence: on one line, cut if it is long. Never raises."""
     return _cut(value, str, longest)
 
 
 def short_repr(value: object, longest: int = 100) -> str:
-    """The same as its `repr`: text in quotation marks."""
+    """Return the `repr` of a value on one line, cut if it is long. Never raises."""
     return _cut(value, repr, longest)
 
 
 def _cut(value: object, words: Callable[[object], str], longest: int) -> str:
     try:
         text = " ".join(words(value).split())
-    except Exception:  # its own __repr__ raised, or an int has more digits than Python writes out
+    except Exception:  # its __repr__ raised, or an int has more digits than Python converts
         kind = type(value).__name__
-        text = f"<an int of {value.bit_length()} bits>" if isinstance(value, int) else f"<{kind}, which has no words>"
+        text = f"<an int of {value.bit_length()} bits>" if isinstance(value, int) else f"<{kind} without a text>"
     return text if len(text) <= longest else f"{text[: longest - 3]}..."

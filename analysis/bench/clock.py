@@ -19,7 +19,7 @@ import simpy
 import fedsim as fs
 from fedsim.scenarios import topologies
 
-ALL_DAY = fs.devices.diurnal(86_400.0, 1.0)  # always on, by a model that may say otherwise
+ALL_DAY = fs.devices.diurnal(86_400.0, on_fraction=1.0)  # always on, by a model that may say otherwise
 
 
 def main() -> None:
@@ -135,12 +135,14 @@ def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
     """Simulate the timeline alone on the compiled clock's event loop."""
     scenario = star(100, policy, rounds=10_000 if getattr(policy, "asynchronous", False) else 1000)
     if where == "private":  # devices that may go offline need the event loop
-        scenario = replace(star(1000, policy, rounds=300), devices=fs.devices.lognormal(0.1, 0.5, availability=ALL_DAY))
+        scenario = replace(
+            star(1000, policy, rounds=300), devices=fs.devices.lognormal(0.1, sigma=0.5, availability=ALL_DAY)
+        )
     elif where == "switching":
-        devices = fs.devices.lognormal(0.1, 0.5, dropout=0.05, availability=fs.devices.markov(30.0, 20.0))
+        devices = fs.devices.lognormal(0.1, sigma=0.5, dropout=0.05, availability=fs.devices.markov(30.0, off_s=20.0))
         scenario = replace(scenario, devices=devices)
     elif where == "channel":
-        scenario = replace(scenario, network=fs.topologies.multiple_access(100, 1e6))
+        scenario = replace(scenario, network=fs.topologies.multiple_access(100, capacity_bps=1e6))
     elif where == "wan":
         scenario = replace(topologies.scenario(network="wan", rounds=300, replicas=10), metrics=())
     begin = time.process_time()
@@ -152,8 +154,8 @@ def visits_compiled(policy: Any, where: str) -> tuple[int, float]:
 def visits_in_tiers(clock: str, rounds: int) -> tuple[int, float]:
     """100 clients behind ten edges, whose links to the cloud their own messages fill."""
     scenario = replace(
-        star(100, fs.participation.full(), rounds), network=fs.topologies.tree(100, 10, 1e5, 1e6, latency_s=0.01),
-        devices=fs.devices.lognormal(0.1, 0.5, dropout=0.01, availability=ALL_DAY),
+        star(100, fs.participation.full(), rounds), network=fs.topologies.tree(100, edges=10, uplink_bps=1e5, downlink_bps=1e6, latency_s=0.01),
+        devices=fs.devices.lognormal(0.1, sigma=0.5, dropout=0.01, availability=ALL_DAY),
         exchange=fs.exchanges.tiers(every=5),
     )  # fmt: skip
     return rounds * 100, timed(scenario, clock, "loop")

@@ -128,14 +128,14 @@ class LiveTable:
         if ends and all("target" in one for one in ends):
             level, limit = str(ends[0]["target"]).split()[-1], self._limit_s or INF
 
-            def within(times: list[float]) -> float:
+            def share_reached(times: list[float]) -> float:
                 return sum(spent <= limit and spent < INF for spent in times) / len(times)
 
             chance = f"P(<{text.seconds(limit)})" if limit < INF else "P(reached)"
             return {
                 f"time to {level}": _cell("seconds_to_target", text.seconds),
                 "Mbit": _cell("total_bits_to_target", lambda bits: text.number(bits / 1e6) if bits < INF else "never"),
-                chance: _cell("seconds_to_target", "{:.2f}".format, within),
+                chance: _cell("seconds_to_target", "{:.2f}".format, share_reached),
             }
         words = {name for one in ends for name, value in one.items() if isinstance(value, str)}
         names = [name for name in dict.fromkeys(n for one in ends for n in one) if name not in HIDDEN | words]

@@ -143,7 +143,7 @@ def expected_elias_bits(v: Array, levels: int, *, code: str = "omega", form: str
 
 def _check_levels(levels: object) -> int:
     if not isinstance(levels, Integral) or not is_int(levels, 1, MOST_LEVELS):
-        raise invalid_argument("levels={!r}", levels, f"choose a whole number from 1 to {MOST_LEVELS}")
+        raise invalid_argument("levels={!r}", levels, f"choose an integer from 1 to {MOST_LEVELS}")
     return int(levels)
 
 

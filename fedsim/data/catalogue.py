@@ -1,8 +1,7 @@
-"""The data sets that `load` knows: their files, with checksums and addresses, and what is made of them.
+"""The known data sets: their files with checksums and addresses, and the arrays made from them.
 
-GiveMeSomeCredit as Perdomo, Zrnic, Mendler-Duenner and Hardt (ICML 2020) prepare it.
-
-SYNTHETIC(alpha, beta) of Li et al. (FedProx, MLSys 2020): users whose models and features differ.
+Besides downloads these are GiveMeSomeCredit as Perdomo, Zrnic, Mendler-Duenner and Hardt (ICML 2020) prepare it, and
+SYNTHETIC(alpha, beta) of Li et al. (FedProx, MLSys 2020), whose users differ in models and features.
 """
 
 from __future__ import annotations
@@ -18,18 +17,26 @@ from fedsim import readers, rng
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import as_float_array, check_allocation, check_bool, check_int, check_positive
 from fedsim.data.dataset import Dataset
-from fedsim.data.store import File
 from fedsim.errors import CorruptData
 from fedsim.kernels import reference
 from fedsim.rng import Stream, keys, uniform
 
 CIFAR_ROWS = 10_000  # in each of six files
-TEST_SHARE = 0.2  # of sets that come without test rows of their own
+TEST_SHARE = 0.2  # of data sets without test rows
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a data set with its valid checksums; the first is that of the file at `url`."""
+
+    name: str
+    digests: tuple[str, ...]  # "sha256:..." or "md5:..."
+    url: str | None = None
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """Files, in the folder `folder` of FEDSIM_DATA, and how arrays x, y, test_x, test_y come out of them."""
+    """Files in the folder `folder` of FEDSIM_DATA, and a function that decodes them to x, y, test_x, test_y."""
 
     folder: str
     files: tuple[File, ...]
@@ -37,12 +44,12 @@ class CatalogueEntry:
     classes: int
     shape: tuple[int, ...] | None = None
     scale: float = 1.0
-    note: str = ""  # where to get what cannot be downloaded
-    otherwise: tuple[File, ...] = ()  # other files that the same arrays come out of
+    note: str = ""  # where to get files that cannot be downloaded
+    otherwise: tuple[File, ...] = ()  # other files with the same arrays
 
 
 def split(x: Array, y: Array) -> Arrays:
-    """A fifth of the rows for testing, the same on every machine; the order of the others is kept."""
+    """Return a fifth of the rows as test rows, the same on every machine, and the others in their order."""
     order = np.argsort(uniform(keys(0, Stream.DATA), len(x))[0], kind="stable")
     held = np.zeros(len(x), bool)
     held[order[: round(TEST_SHARE * len(x))]] = True
@@ -50,7 +57,7 @@ def split(x: Array, y: Array) -> Arrays:
 
 
 def standardised(arrays: Arrays) -> Arrays:
-    """With the scale and shift per column that give the training rows mean 0 and variance 1."""
+    """Add the scale and shift per column that give the training rows mean 0 and variance 1."""
     deviation = arrays["x"].std(axis=0, dtype=np.float64)
     scale = 1 / np.where(deviation > 0, deviation, 1.0)
     return {**arrays, "scale": scale, "shift": -arrays["x"].mean(axis=0, dtype=np.float64) * scale}
@@ -69,7 +76,7 @@ def _idx_files(*known: tuple[str, ...], url: str) -> tuple[File, ...]:
 
 
 def _cifar10(paths: list[Path]) -> Arrays:
-    """The binary archive, six files of label and pixels by channel; rows become (32, 32, 3)."""
+    """Decode the binary archive, six files of label and pixels by channel; rows become (32, 32, 3)."""
     names = (*(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)), "cifar-10-batches-bin/test_batch.bin")
     files = readers.tar_members(paths[0], names, CIFAR_ROWS * 3073)
     parts = [np.frombuffer(b, np.uint8).reshape(-1, 3073) for b in files]
@@ -88,7 +95,7 @@ def _cifar10_two(paths: list[Path]) -> Arrays:
 
 
 def _covtype(paths: list[Path]) -> Arrays:
-    """Arrays X and y, or UCI's own table: 54 columns and the cover type, 1 to 7."""
+    """Decode arrays X and y, or UCI's table: 54 columns and the cover type, 1 to 7."""
     if paths[0].suffix == ".npz":
         a = readers.npz(paths[0], ("X", "y"))
     else:
@@ -171,7 +178,7 @@ ENTRIES = {
     ),
     "credit": CatalogueEntry(
         "credit", (CREDIT,), _credit, 2, None, 1.0,
-        "GiveMeSomeCredit's cs-training.csv, gzipped; Kaggle's terms do not let us pass it on",
+        "GiveMeSomeCredit's cs-training.csv, gzipped, from Kaggle, whose terms forbid redistribution",
     ),
 }  # fmt: skip
 
@@ -179,41 +186,42 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LABEL = "SeriousDlqin2yrs"
-OTHERS = 10_000  # rows without a default that are kept: the first so many
+NON_DEFAULTS = 10_000  # rows without a default, the first of the table
 
 
 def prepare(frame: pd.DataFrame) -> tuple[Array, Array]:
-    """Rows (n, 11) with an intercept last, and labels, 1 for a default, in a fixed random order.
+    """Return rows (n, 11) with an intercept last, and labels, 1 for a default, in a fixed random order.
 
-    Rows with a gap are dropped, features are standardised over all rows that remain, then all defaults and the first
-    10,000 others are kept: 18,357 of them. (The order is ours; theirs is NumPy's shuffle with seed 0.)
+    Rows with a gap are dropped and features standardised over the remaining rows; the result is all defaults and the
+    first 10,000 others, 18,357 rows. (The authors' order is NumPy's shuffle with seed 0.)
     """
     if LABEL not in frame.columns or frame.shape[1] != 12:
         raise CorruptData(f"credit: the table must have 12 columns, one of them {LABEL}; this is another file")
     frame = frame.drop(columns=frame.columns[0]).dropna()
     y, x = (as_float_array(part.to_numpy()) for part in (frame.pop(LABEL), frame))
     if x is None or y is None or not np.isfinite(x).all() or not np.isin(y, (0, 1)).all():
-        raise CorruptData("credit: the table must hold finite numbers, and labels 0 and 1; this is another file")
+        raise CorruptData("credit: the table must contain finite numbers, and labels 0 and 1; this is another file")
     if not len(x) or (np.ptp(x, axis=0) == 0).any():
         raise CorruptData("credit: the table has a column without two different numbers; this is another file")
     x = (x - x.mean(axis=0)) / x.std(axis=0)
-    kept = np.concatenate([np.flatnonzero(y == 1), np.flatnonzero(y == 0)[:OTHERS]])
-    kept = kept[np.argsort(rng.uniform(rng.keys(0, rng.Stream.DATA), len(kept))[0], kind="stable")]
-    return np.column_stack([x[kept], np.ones(len(kept))]), y[kept].astype(np.uint8)
+    rows = np.concatenate([np.flatnonzero(y == 1), np.flatnonzero(y == 0)[:NON_DEFAULTS]])
+    rows = rows[np.argsort(rng.uniform(rng.keys(0, rng.Stream.DATA), len(rows))[0], kind="stable")]
+    return np.column_stack([x[rows], np.ones(len(rows))]), y[rows].astype(np.uint8)
 
 
-ROWS = 450  # of a user, on average
-TEST = 10  # every tenth row of a user is for testing
+ROWS = 450  # of a user, the mean
+TEST = 10  # every tenth row of a user is a test row
 
 
 def synthetic(
     alpha: float = 1.0, beta: float = 1.0, clients: int = 30, features: int = 60, classes: int = 10, seed: int = 0,
     iid: bool = False,
 ) -> Dataset:  # fmt: skip
-    """User k has u_k ~ N(0, alpha), B_k ~ N(0, beta), W_k, b_k ~ N(u_k, 1), v_k ~ N(B_k, 1); alpha, beta as deviations.
+    """Return SYNTHETIC(alpha, beta), with alpha and beta as standard deviations.
 
+    User k has u_k ~ N(0, alpha), B_k ~ N(0, beta), W_k, b_k ~ N(u_k, 1), v_k ~ N(B_k, 1), and rows
     x ~ N(v_k, diag(j^-1.2)) and y = argmax(x W_k + b_k), over floor(lognormal(4, 2)) + 50 rows. `iid`: one W and b for
-    all, v_k = B_k = 0. `fs.data.natural(d.ids)` gives every user their own rows.
+    all, v_k = B_k = 0. `fs.data.natural(d.ids)` gives every user its rows.
     """
     alpha, beta = (
         check_positive("synthetic(alpha={})", alpha, zero=True),

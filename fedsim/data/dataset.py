@@ -1,6 +1,6 @@
-"""A data set: rows and labels to learn from and to be judged by, kept as they are stored and converted when used.
+"""Data sets: rows and labels for training and testing, from arrays, pandas frames or Hugging Face data sets.
 
-Data of your own: arrays, pandas frames, Hugging Face data sets.
+Rows are stored in their own type and converted when they are used.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fedsim.checks import as_array, check_int, is_int
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr, short_str
 
-BRACES = str.maketrans("{}", "()")  # which mean something in a refusal's text
+BRACES = str.maketrans("{}", "()")  # for str.format in the messages of checks
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows `x` (n, features) with labels `y` 0 ... classes - 1, and test rows, where the set has any.
+    """Rows `x` (n, features) with labels `y` 0 ... classes - 1, and test rows, if there are any.
 
-    Rows may be small integers, memory-mapped: what a model sees is `scale * x + shift`, made as rows are used.
-    `shape` is that of one row as an image, `ids` says who a row came from, where that is known.
+    Rows may be small integers, memory-mapped; a model gets `scale * x + shift`, computed when rows are used. `shape` is
+    that of one row as an image, `ids` are the users of the rows, if known.
     """
 
     x: Array
@@ -42,7 +42,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise InvalidInput(f"Dataset(name={short_repr(self.name)}): give it a name, as text")
+            raise InvalidInput(f"Dataset(name={short_repr(self.name)}): give a string")
         name = short_str(self.name, 60)
         classes = check_int(f"Dataset {name.translate(BRACES)}: classes={{}}", self.classes, least=2)
         pairs = [("x", self.x, self.y), ("test_x", self.test_x, self.test_y)]
@@ -87,26 +87,26 @@ class Dataset:
         return None if self.test_x is None or self.test_y is None else (self.test_x, self.test_y)
 
     def values(self, rows: Array, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Stored rows, of `x` or of `test_x`, as the numbers that a model sees."""
+        """Return stored rows, of `x` or of `test_x`, as the numbers that a model gets."""
         kind = np.dtype(dtype).type
         if np.ndim(self.scale) == 0 and np.ndim(self.shift) == 0 and self.scale == 1 and self.shift == 0:
             return np.asarray(rows, dtype)
         return np.asarray(rows.astype(dtype) * np.asarray(self.scale, kind) + np.asarray(self.shift, kind), dtype)
 
     def only(self, *labels: int) -> Dataset:
-        """The rows of these classes, numbered anew in the order given."""
+        """Return the rows of these classes, renumbered in the given order."""
         new = np.full(self.classes, -1)
         if len(labels) < 2 or not all(0 <= k < self.classes for k in labels):
             raise InvalidInput(f"{self.name}.only{labels}: give at least two of the classes 0 to {self.classes - 1}")
         new[list(labels)] = np.arange(len(labels))
 
-        def pick(x: Array | None, y: Array | None) -> tuple[Any, Any]:
+        def select(x: Array | None, y: Array | None) -> tuple[Any, Any]:
             if x is None or y is None:
                 return None, None
-            kept = new[y] >= 0
-            return x[kept], new[y[kept]].astype(y.dtype)
+            chosen = new[y] >= 0
+            return x[chosen], new[y[chosen]].astype(y.dtype)
 
-        (x, y), (test_x, test_y) = pick(self.x, self.y), pick(self.test_x, self.test_y)
+        (x, y), (test_x, test_y) = select(self.x, self.y), select(self.test_x, self.test_y)
         ids = None if self.ids is None else self.ids[new[self.y] >= 0]
         name = f"{self.name} {'/'.join(map(str, labels))}"
         return Dataset(x, y, test_x, test_y, len(labels), name, self.scale, self.shift, self.shape, ids)
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Columns(Protocol):
-    """What is asked of a Hugging Face data set."""
+    """The members of a Hugging Face data set that are used."""
 
     column_names: Sequence[str]
 
@@ -129,7 +129,7 @@ def from_arrays(
     x: npt.ArrayLike, y: npt.ArrayLike, test_x: npt.ArrayLike | None = None, test_y: npt.ArrayLike | None = None,
     classes: int | None = None, name: str = "data", scale: npt.ArrayLike | None = None, shift: npt.ArrayLike = 0.0,
 ) -> Dataset:  # fmt: skip
-    """Rows of any shape, flattened, and labels 0, 1, ...; `scale` None is 1/255 for bytes and 1 for all else."""
+    """Return a data set of rows of any shape and labels 0, 1, ...; `scale` None is 1/255 for bytes, else 1."""
     if not isinstance(name, str):
         raise InvalidInput(f"from_arrays(name={short_repr(name)}): give a word")
     x, y = _numbers(name, "x", x), _labels(name, y)
@@ -144,7 +144,7 @@ def from_arrays(
 def from_frame(
     frame: pd.DataFrame, label: str, test: pd.DataFrame | None = None, ids: str | None = None, name: str = "frame"
 ) -> Dataset:
-    """A pandas frame: numeric columns are features, `label` is any column, its values numbered in their order."""
+    """Return a data set of a pandas frame; the values of `label` are numbered, all other columns are features."""
     from pandas import DataFrame
 
     if not isinstance(frame, DataFrame) or not isinstance(test, DataFrame | None):
@@ -161,12 +161,12 @@ def from_frame(
     try:
         values = np.unique(frame[label].to_numpy())
     except TypeError:  # numbers and words, or gaps
-        raise InvalidInput(f"from_frame: column {label!r} holds labels of several kinds; make them all alike") from None
+        raise InvalidInput(f"from_frame: column {label!r} has labels of several types; use one type") from None
 
     def part(of: Any) -> tuple[Array, Array]:
-        lacking = next((c for c in (*features, label) if c not in of.columns), None)
-        if lacking is not None:
-            raise InvalidInput(f"from_frame: test has no column {lacking!r}; give it the columns of the frame")
+        absent = next((c for c in (*features, label) if c not in of.columns), None)
+        if absent is not None:
+            raise InvalidInput(f"from_frame: test has no column {absent!r}; give it the columns of the frame")
         place = np.minimum(np.searchsorted(values, of[label].to_numpy()), len(values) - 1)
         if np.any(values[place] != of[label].to_numpy()):
             raise InvalidInput(f"from_frame: test has labels in {label!r} that the frame does not have")
@@ -176,12 +176,12 @@ def from_frame(
             raise InvalidInput("from_frame: a feature has gaps or words; fill or drop them") from None
 
     (x, y), (test_x, test_y) = part(frame), (None, None) if test is None else part(test)
-    who = None if ids is None else frame[ids].to_numpy()
-    return Dataset(x, y, test_x, test_y, max(2, len(values)), name, ids=who)
+    users = None if ids is None else frame[ids].to_numpy()
+    return Dataset(x, y, test_x, test_y, max(2, len(values)), name, ids=users)
 
 
 def from_huggingface(dataset: Any, features: str | None = None, label: str | None = None) -> Dataset:
-    """A `datasets.Dataset`, or a `DatasetDict` of train and test; columns are found by their usual names."""
+    """Return a data set of a `datasets.Dataset` or a `DatasetDict`; columns are found by their usual names."""
     train, test = (dataset.get("train"), dataset.get("test")) if isinstance(dataset, Mapping) else (dataset, None)
     if not isinstance(train, Columns) or not (test is None or isinstance(test, Columns)):
         given = f"from_huggingface({short_repr(dataset, 60)})"
@@ -193,7 +193,7 @@ def from_huggingface(dataset: Any, features: str | None = None, label: str | Non
         label = next((n for n in ("label", "labels", "fine_label", "y", "target") if n in names), None)
     if not (isinstance(features, str) and isinstance(label, str) and features in names and label in names):
         known = short_str(", ".join(map(str, names)), 80)
-        raise InvalidInput(f"from_huggingface: columns {known}; say which with features=... and label=...")
+        raise InvalidInput(f"from_huggingface: the columns are {known}; choose with features=... and label=...")
 
     def part(split: Any) -> tuple[Array, Array]:
         rows = split.with_format("numpy")
@@ -213,12 +213,12 @@ def _numbers(name: str, where: str, value: npt.ArrayLike) -> Array:
     return array
 
 
-WHOLE = 2.0**53  # up to it floating-point numbers tell whole ones apart
+MAX_EXACT = 2.0**53  # largest integer range of float64
 
 
 def _labels(name: str, value: npt.ArrayLike) -> Array:
     y = np.empty(0, object) if isinstance(value, range) else np.asarray(value)
-    if y.dtype.kind == "f" and (np.abs(y).astype(np.float64) < WHOLE).all() and (y == np.floor(y)).all():
+    if y.dtype.kind == "f" and (np.abs(y).astype(np.float64) < MAX_EXACT).all() and (y == np.floor(y)).all():
         y = y.astype(np.int64)
     if y.dtype.kind not in "biu" or y.ndim != 1:
         raise InvalidInput(f"{name}: labels must be integers, one per row")

@@ -1,8 +1,8 @@
-"""Where data files are, whether they are what they should be, and how they get there.
+"""`load`: data sets by name, from checked files.
 
-A file is looked for in the folder that FEDSIM_DATA names and in the cache (`$XDG_CACHE_HOME/fedsim`, else
-`~/.cache/fedsim`), each with a folder per data set. Its checksum is checked every time. Nothing is downloaded unless
-asked for; what does not arrive whole does not stay. Unpacked arrays are kept in the cache, to be memory-mapped.
+A file is looked up in the folder FEDSIM_DATA and in the cache (`$XDG_CACHE_HOME/fedsim`, else `~/.cache/fedsim`), each
+with a folder per data set. Its checksum is verified every time. Files are downloaded only with `download=True`, and
+incomplete downloads are removed. Unpacked arrays are in the cache, memory-mapped.
 """
 
 from __future__ import annotations
@@ -10,35 +10,82 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from fedsim import readers
 from fedsim.arrays import Arrays
+from fedsim.checks import check_bool, check_path
+from fedsim.data import catalogue
+from fedsim.data.catalogue import File
+from fedsim.data.dataset import Dataset, from_arrays
 from fedsim.errors import CorruptData, FedsimError, InvalidInput, RuntimeFailed
 from fedsim.results import files as atomic
+from fedsim.text import short_repr
 
-TRIES = 3
+TRIES = 3  # of a download
+NAMES = (*sorted((*catalogue.INSIDE, *catalogue.ENTRIES)), "synthetic(alpha, beta)")
+INSIDE = Path(__file__).parent / "inside"
+_SYNTHETIC = re.compile(r"synthetic\(\s*([\d.]+)\s*,\s*([\d.]+)\s*\)")
 
 
-@dataclass(frozen=True)
-class File:
-    """A file of a data set: any of these checksums will do; the first is that of what `url` gives."""
+def load(name: str, *, download: bool = False) -> Dataset:
+    """Return a data set by name, or from the path of an npz file with arrays x, y and optionally test_x, test_y."""
+    download = check_bool("data.load(download={})", download)
+    path = check_path("data.load(name)", name)
+    name = str(name)
+    if name in catalogue.INSIDE:
+        decode, classes, shape, scale = catalogue.INSIDE[name]
+        return _dataset(name, decode(INSIDE / f"{name}.npz"), classes, shape, scale)
+    if name in catalogue.ENTRIES:
+        return _from_files(name, download)
+    if parameters := _SYNTHETIC.fullmatch(name):
+        return catalogue.synthetic(float(parameters[1]), float(parameters[2]))
+    if path.suffix == ".npz":
+        if not path.is_file():
+            raise InvalidInput(f"data.load({short_repr(name)}): no such file; give the path of an npz file")
+        a = readers.npz(path, ("x", "y"), ("test_x", "test_y"))
+        return from_arrays(a["x"], a["y"], a.get("test_x"), a.get("test_y"), name=path.stem)
+    raise InvalidInput(f"data.load({short_repr(name)}): unknown; choose among {', '.join(NAMES)}, or give an npz file")
 
-    name: str
-    digests: tuple[str, ...]  # "sha256:..." or "md5:..."
-    url: str | None = None
+
+def _from_files(name: str, download: bool) -> Dataset:
+    entry = catalogue.ENTRIES[name]
+    found = find(entry.folder, entry.files, download)
+    if found is None and entry.otherwise:
+        found = find(entry.folder, entry.otherwise, download)
+    if found is None and name == "cifar10-2class":  # airplane and automobile of CIFAR-10
+        complete = find("cifar10", catalogue.ENTRIES["cifar10"].files, download)
+        if complete is not None:
+            return _from_files("cifar10", download).only(0, 1)
+    if found is None:
+        where = " or ".join(str(f) for f in folders(entry.folder))
+        remedy = entry.note or "or call data.load with download=True"
+        wanted = ", ".join(f.name for f in entry.files)
+        raise InvalidInput(f"data.load({name!r}): put {wanted} into {where} ({remedy}); 'digits' needs no file")
+    arrays = mapped(name, found, lambda: entry.decode(found))
+    return _dataset(name, arrays, entry.classes, entry.shape, entry.scale)
+
+
+def _dataset(name: str, a: dict[str, Any], classes: int, shape: Any, scale: float) -> Dataset:
+    return Dataset(
+        a["x"], a["y"], a.get("test_x"), a.get("test_y"), classes, name,
+        np.asarray(a["scale"]) if "scale" in a else scale, np.asarray(a["shift"]) if "shift" in a else 0.0, shape,
+    )  # fmt: skip
 
 
 def cache() -> Path:
-    """Where downloads and unpacked arrays are kept."""
+    """Return the folder of downloads and unpacked arrays."""
     base = os.environ.get("XDG_CACHE_HOME")
     return Path(base) / "fedsim" if base else Path.home() / ".cache" / "fedsim"
 
 
 def folders(dataset: str) -> list[Path]:
+    """Return the folders in which the files of a data set are looked up."""
     named = os.environ.get("FEDSIM_DATA")
     if named and not Path(named).is_dir():
         raise InvalidInput(f"FEDSIM_DATA={named}: no such folder; name the one that holds {dataset}/, or unset it")
@@ -46,7 +93,7 @@ def folders(dataset: str) -> list[Path]:
 
 
 def find(dataset: str, files: tuple[File, ...], download: bool) -> list[Path] | None:
-    """The files, checked; None where one is missing and may not be downloaded."""
+    """Return the checked files; None if one is missing and must not be downloaded."""
     found = []
     for file in files:
         path = next((f / file.name for f in folders(dataset) if (f / file.name).is_file()), None)
@@ -60,7 +107,7 @@ def find(dataset: str, files: tuple[File, ...], download: bool) -> list[Path] | 
 
 
 def check(path: Path, file: File) -> None:
-    """Refuse a file that is not, to the byte, one of those known."""
+    """Refuse a file without one of the known checksums."""
     seen = {kind: digest(path, kind) for kind in {d.partition(":")[0] for d in file.digests}}
     if not any(seen[kind] == value for kind, _, value in (d.partition(":") for d in file.digests)):
         size = path.stat().st_size
@@ -79,7 +126,7 @@ def digest(path: Path, kind: str = "sha256") -> str:
 
 
 def fetch(dataset: str, file: File) -> Path:
-    """Download a file into the cache, tried anew if the line breaks; it appears whole and checked, or not at all."""
+    """Download a file into the cache, with retries; it appears complete and checked, or not at all."""
     try:
         import pooch
     except ImportError:
@@ -88,18 +135,18 @@ def fetch(dataset: str, file: File) -> Path:
             f"{folders(dataset)[-1]}"
         ) from None
     folder = cache() / "files" / dataset
-    keeper = pooch.create(
+    downloader = pooch.create(
         path=folder, base_url="", registry={file.name: file.digests[0]}, urls={file.name: file.url},
         retry_if_failed=TRIES,
     )  # fmt: skip
     pooch.get_logger().setLevel("WARNING")
     try:
-        return Path(keeper.fetch(file.name, downloader=pooch.HTTPDownloader(progressbar=_has_bar(), timeout=30)))
-    except ValueError as error:  # the checksum; pooch has removed what came
+        return Path(downloader.fetch(file.name, downloader=pooch.HTTPDownloader(progressbar=_has_bar(), timeout=30)))
+    except ValueError as error:  # the checksum; pooch has removed the file
         raise CorruptData(
-            f"{file.url} gave something else than {file.name} ({str(error)[:60]}...); try later"
+            f"{file.url} returned another file than {file.name} ({str(error)[:60]}...); try later"
         ) from None
-    except Exception as error:  # whatever requests and the system raise when there is no network
+    except Exception as error:  # any error of requests or the system without a network
         raise RuntimeFailed(
             f"{dataset}: {file.url} cannot be reached ({type(error).__name__}); go online, or put {file.name} into "
             f"{folder} or FEDSIM_DATA/{dataset}; 'digits' and 'breast-cancer' need no file"
@@ -113,16 +160,16 @@ def _has_bar() -> bool:
 
 
 def mapped(key: str, paths: list[Path], decode: Callable[[], Arrays]) -> Arrays:
-    """Arrays that `decode` makes of checked files, memory-mapped; made once, and again if the cache is damaged.
+    """Return the arrays that `decode` makes of checked files, memory-mapped from the cache.
 
-    Where the cache cannot be written they stay in memory.
+    They are made again if the cache is damaged, and are in memory if the cache cannot be written.
     """
     source = hashlib.sha256("".join(digest(p) for p in paths).encode()).hexdigest()[:16]
     folder = cache() / "arrays" / f"{key}-{source}"
     if folder.is_dir():
-        kept = _open(folder)
-        if kept is not None:
-            return kept
+        cached = _open(folder)
+        if cached is not None:
+            return cached
         _remove(folder)
     arrays = decode()
     try:
@@ -133,7 +180,7 @@ def mapped(key: str, paths: list[Path], decode: Callable[[], Arrays]) -> Arrays:
             sums = {name: digest(new / f"{name}.npy") for name in arrays}
             with atomic.durable(new / "sums.json") as file:
                 file.write(json.dumps(sums).encode())
-    except FedsimError:  # no room or no right to write there, or somebody else was faster
+    except FedsimError:  # no space, no permission, or another process was faster
         pass
     return (_open(folder) if folder.is_dir() else None) or arrays
 

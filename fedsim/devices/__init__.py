@@ -1,6 +1,6 @@
-"""Devices: per client, how long computing takes, how often it fails, and when it is on.
+"""Devices: per client, compute time, slow-down, dropout and availability.
 
-    devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.05, availability=devices.markov(3600, 7200))
+    devices.lognormal(median_step_s=1e-3, sigma=0.5, dropout=0.05, availability=devices.markov(3600, off_s=7200))
 
 `traces` reads recordings of real phones.
 """
@@ -8,26 +8,22 @@
 from __future__ import annotations
 
 from fedsim.devices import traces
-from fedsim.devices.availability import Availability, Diurnal, Intervals, Markov, diurnal, intervals, markov
-from fedsim.devices.factories import constant, from_flops, lognormal, table
-from fedsim.devices.model import BEFORE, COMPUTE, NONE, UPLOAD, Devices
-from fedsim.devices.speed import (
+from fedsim.devices.availability import Diurnal, Intervals, Markov, diurnal, intervals, markov
+from fedsim.devices.factories import (
     BimodalSlowdown,
     LognormalSlowdown,
-    LognormalSpeed,
     ParetoSlowdown,
-    Slowdown,
     bimodal_slowdown,
+    constant,
+    from_flops,
+    lognormal,
     lognormal_slowdown,
     pareto_slowdown,
+    table,
 )
+from fedsim.devices.model import Devices, LognormalSpeed
 
 __all__ = [
-    "BEFORE",
-    "COMPUTE",
-    "NONE",
-    "UPLOAD",
-    "Availability",
     "BimodalSlowdown",
     "Devices",
     "Diurnal",
@@ -36,7 +32,6 @@ __all__ = [
     "LognormalSpeed",
     "Markov",
     "ParetoSlowdown",
-    "Slowdown",
     "bimodal_slowdown",
     "constant",
     "diurnal",

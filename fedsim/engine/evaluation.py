@@ -16,7 +16,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.recorder import Recorder
 from fedsim.errors import FedsimError, InvalidInput, NonFinite
 from fedsim.exchanges import Gossip
-from fedsim.protocols import Exact, KeepsLedger, Predicts, ProblemLike
+from fedsim.protocols import Exact, Explained, KeepsLedger, OfTheta, Predicts, ProblemLike, Warns
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
@@ -126,7 +126,7 @@ class Evaluator:
 
         theta is (rounds, replicas, d).
         """
-        able = [m for m in self.metrics if isinstance(m, metrics.OfTheta)]
+        able = [m for m in self.metrics if isinstance(m, OfTheta)]
         found: Arrays = {}
         if able:
             seen = theta[np.asarray(ends) - 1]
@@ -187,7 +187,7 @@ class Evaluator:
 
     def about(self) -> dict[str, str]:
         """Return the descriptions of columns whose metrics have one."""
-        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, metrics.Explained)]
+        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, Explained)]
         return {column: text for m, text in explained for column in m.columns}
 
     def doubts(self) -> list[str]:
@@ -195,6 +195,6 @@ class Evaluator:
         return [
             text
             for m in self.metrics
-            if isinstance(m, metrics.Warns)
-            for text in m.doubts(self, *self._latest.get(m.columns[0], (math.nan, 0)))
+            if isinstance(m, Warns)
+            for text in m.warnings(self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]

@@ -14,7 +14,7 @@ from fedsim.code_digest import code_digest
 from fedsim.engine.run import Run
 from fedsim.engine.sites import SiteNetwork
 from fedsim.exchanges import Gossip
-from fedsim.metrics.diagnostics import common_start
+from fedsim.metrics.mixing import common_start
 from fedsim.network import Network
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedsim import text
 from fedsim.checks import free_bytes
 from fedsim.errors import InvalidInput
-from fedsim.text import in_bytes
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
@@ -37,7 +37,7 @@ def check_memory(scenario: Scenario, timing_only: bool) -> None:
     else:
         remedy = "ask fewer clients at a time, take a smaller model, or a machine with more memory"
     what = f"{replicas:,} replica{'s' * (replicas > 1)} of {jobs:,} jobs with d={scenario.problem.dim:,}"
-    raise InvalidInput(f"{what} would take {in_bytes(replicas * each)}, and {in_bytes(free)} are free: {remedy}")
+    raise InvalidInput(f"{what} would take {text.size(replicas * each)}, and {text.size(free)} are free: {remedy}")
 
 
 def _participants(scenario: Scenario) -> int:

@@ -12,7 +12,7 @@ from fedsim.arrays import Array
 from fedsim.engine.rounds import RoundBlock
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Exchange, Gossip, StarExchange, TiersExchange
-from fedsim.network import Paths
+from fedsim.network.routes import Paths
 from fedsim.protocols import Algorithm, NetworkModel, RouteColumns
 from fedsim.runtime.aggregation import Segments
 

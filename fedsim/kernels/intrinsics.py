@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.ir import IRBuilder as Builder
+from llvmlite.ir import Value
 from numba.core import cgutils, types
 from numba.core.base import BaseContext as Context
 from numba.core.datamodel.models import PrimitiveModel
@@ -26,8 +28,6 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic, overload, register_model
 
 from fedsim.kernels.cache import jit
-
-Builder, Value = ir.IRBuilder, ir.Value
 
 __all__ = [
     "LANES", "Builder", "Context", "Signature", "Type", "Typing", "Value", "aligned", "as_float", "as_int", "broadcast",

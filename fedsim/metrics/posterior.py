@@ -1,32 +1,38 @@
-"""How far the law of the samples is from the exact one: over the replicas' states now, or over their history.
+"""Metrics of the distance between samples and a posterior: W2, moments, marginals, highest-density regions.
 
-Replicas now show the law after so many rounds, whatever the sampler's memory; the history of one or few chains is
-what an analyst would really have. Neither can show less than finitely many perfect samples would: where that
-*floor* makes up most of a figure, a warning says so. A history counts as many samples as its effective sample size.
+The samples are the current states of all replicas, which show the law after this many rounds, or the history of all
+replicas, as in an analysis of one or few chains. A finite number of perfect samples has an error, too, the *floor*; the
+run ends with a warning if the floor is most of a figure. A history counts with its effective sample size.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
+from fedsim.checks import as_float, as_float_array, check_array, check_choice, check_name
 from fedsim.errors import InvalidInput
 from fedsim.metrics import diagnostics, distances
-from fedsim.metrics.theta import MetricView
+from fedsim.metrics.samples import SampleArrays, negative_log_posterior
+from fedsim.protocols import Law, MetricView
+from fedsim.text import short_repr
 
 Over = Literal["replicas", "history"]
+Reference = tuple[npt.ArrayLike, npt.ArrayLike] | Law  # mean (d,) and covariance (d, d), or an object with these
 NAN = float("nan")
+COLUMN = "give the name of its column, such as 'w2'"
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """The first two moments of the law a run should reach; their factor is computed once."""
+    """The first two moments of a law; the factor of the covariance is computed once."""
 
     mean: Array
     covariance: Array
@@ -40,9 +46,7 @@ def _target(name: str, reference: Moments | None, view: MetricView) -> Moments:
     law = reference if reference is not None else view.target
     if law is None:
         problem = type(view.problem).__name__
-        raise InvalidInput(
-            f"metrics.{name}(): {problem} has no exact() to compare with; pass reference=(mean, covariance)"
-        )
+        raise InvalidInput(f"metrics.{name}(): {problem} has no exact(); pass reference=(mean, covariance)")
     target = law if isinstance(law, Moments) else Moments(np.asarray(law.mean), np.asarray(law.covariance))
     if target.mean.shape != view.theta.shape[1:]:
         raise InvalidInput(
@@ -52,27 +56,27 @@ def _target(name: str, reference: Moments | None, view: MetricView) -> Moments:
 
 
 def _samples(view: MetricView, over: Over) -> Array:
-    """The samples (n, d) that form the law: replicas still running, or all that was recorded."""
+    """Return the samples (n, d): the replicas that are running, or all recorded samples."""
     chosen = view.theta if over == "replicas" else view.history.reshape(-1, view.theta.shape[1])
-    samples = np.ascontiguousarray(chosen, np.float64)  # sums follow the layout, bits must not
+    samples = np.ascontiguousarray(chosen, np.float64)  # so that the bits do not depend on the layout
     stopped = np.isnan(samples)
     return samples[~stopped.all(axis=1)] if stopped.any() else samples
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A distance between samples (n, d) and a law, and what n perfect samples would show of it."""
+    """A distance between samples (n, d) and a law, and its floor: the value for n perfect samples."""
 
     name: str
-    least: int  # samples that it takes
+    least: int  # samples that it needs
     distance: Callable[[Array, Moments], float]
     floor: Callable[[Array, float], float]  # of the exact covariance and n
-    of_rounds: Callable[[Array, Moments], Array] | None = None  # many distances (k,) in one call, of samples (k, n, d)
+    of_rounds: Callable[[Array, Moments], Array] | None = None  # distances (k,) of samples (k, n, d)
 
 
 @dataclass(frozen=True, eq=False)
 class Distance:
-    """One of the measures below as a metric."""
+    """A measure as a metric."""
 
     measure: Measure
     reference: Moments | None = None
@@ -95,37 +99,37 @@ class Distance:
         return {self.name: self.measure.distance(samples, target) if len(samples) >= least else NAN}
 
     def evaluate_rounds(self, view: MetricView, theta: Array) -> Arrays | None:
-        many = self.measure.of_rounds
+        of_rounds = self.measure.of_rounds
         if (
-            many is None
+            of_rounds is None
             or self.over != "replicas"
             or theta.shape[1] < self.measure.least
             or not np.isfinite(theta).all()
         ):
             return None
         target = _target(self.measure.name, self.reference, view)
-        return {self.name: many(np.ascontiguousarray(theta, np.float64), target)}
+        return {self.name: of_rounds(np.ascontiguousarray(theta, np.float64), target)}
 
     def about(self, view: MetricView) -> str:
-        return {"replicas": "the replicas now", "history": "all kept samples"}[self.over]
+        return {"replicas": "the current replicas", "history": "all recorded samples"}[self.over]
 
-    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
-        """Why the figure is NaN or infinite, or that perfect samples would show more than half of its square."""
+    def warnings(self, view: MetricView, value: float, replicas: int) -> list[str]:
+        """Return why the figure is not defined, or that its floor is more than half of its square."""
         if not math.isfinite(value):
             return self._undefined(view)
-        count, worth, remedy = float(replicas), "", "more replicas"
+        count, note, remedy = float(replicas), "", "more replicas"
         if self.over == "history":
             draws = diagnostics.running(view.history)
             count = float(len(_samples(view, self.over)) if draws is None else diagnostics.ess(draws).min())
-            worth, remedy = " that the history is worth", "longer"
+            note, remedy = ", the effective size of the history,", "longer"
             if math.isnan(count):
-                return [f"{self.name} {value:.3g}: some coordinate of the history never moved; look at `ess`"]
+                return [f"{self.name} {value:.3g}: a coordinate of the history never moved; see `ess`"]
         count = max(count, 2.0)
         floor = self.measure.floor(_target(self.measure.name, self.reference, view).covariance, count)
         if value * value > 2 * floor**2:  # value**2 would raise where it leaves float64
             return []
         return [
-            f"{self.name} {value:.3g} is mostly noise: the {count:.0f} samples{worth}, were they perfect, would show "
+            f"{self.name} {value:.3g} is mostly noise: {count:.0f} perfect samples{note} would give "
             f"{floor:.3g}; run {remedy}"
         ]
 
@@ -133,7 +137,7 @@ class Distance:
         found, least = len(_samples(view, self.over)), self.measure.least
         if found < least:
             remedy = "run more rounds or set record=fs.Record(every=1)" if self.over == "history" else "ask for more"
-            kind = "kept samples" if self.over == "history" else "running replicas"
+            kind = "recorded samples" if self.over == "history" else "running replicas"
             return [f"{self.name} is not defined: it needs {least} {kind}, and there are {found}; {remedy}"]
         if not _target(self.measure.name, self.reference, view).covariance.any():
             return [f"{self.name} is not defined: the exact covariance is zero; use mean_error, or temperature > 0"]
@@ -162,7 +166,7 @@ def _covariance_error(samples: Array, target: Moments) -> float:
 
 
 def _within_float64(figure: Array | np.floating[Any], samples: Array) -> Array:
-    """The figure, unless squares of finite samples have made it infinite."""
+    """Return the figure; raise if squares of finite samples have overflowed."""
     if not np.isfinite(figure).all() and np.isfinite(samples).all():
         raise FloatingPointError("the square of a sample is not finite")
     return np.asarray(figure)
@@ -173,8 +177,62 @@ MEAN_ERROR = Measure("mean_error", 1, _mean_error, distances.mean_floor)
 COVARIANCE_ERROR = Measure("covariance_error", 2, _covariance_error, distances.covariance_floor)
 
 
+def w2(reference: Reference | None = None, over: Over = "replicas", name: str = "w2") -> Distance:
+    """Return the Wasserstein-2 distance between a Gaussian fitted to the samples and the exact law; see `w2_floor`.
+
+    The samples are the replicas' current states, or with over="history" all samples recorded so far, of one replica or
+    more: set `record=fs.Record(warmup=...)`. `name` is the column, for runs with both. The run ends with a warning if
+    there are too few samples for the figure. This holds for `mean_error` and `covariance_error`, too.
+    """
+    return _distance(W2, reference, over, name)
+
+
+def mean_error(reference: Reference | None = None, over: Over = "replicas", name: str = "mean_error") -> Distance:
+    """Return |mean over replicas, or over the history, - exact mean|."""
+    return _distance(MEAN_ERROR, reference, over, name)
+
+
+def covariance_error(
+    reference: Reference | None = None, over: Over = "replicas", name: str = "covariance_error"
+) -> Distance:
+    """Return |covariance over replicas, or the history, - exact covariance| / |exact covariance|, Frobenius norms."""
+    return _distance(COVARIANCE_ERROR, reference, over, name)
+
+
+def _distance(measure: Measure, reference: Reference | None, over: Over, name: str) -> Distance:
+    check_choice(f"{measure.name}(over={{!r}})", over, ("replicas", "history"))
+    return Distance(measure, _moments(reference), over, check_name(f"{measure.name}(name={{!r}})", name, COLUMN))
+
+
+def _moments(reference: Reference | None) -> Moments | None:
+    if reference is None or isinstance(reference, Moments):
+        return reference
+    if isinstance(reference, tuple | list) and len(reference) == 2:
+        mean, covariance = reference
+    elif hasattr(reference, "covariance"):
+        mean, covariance = reference.mean, reference.covariance
+    else:
+        raise InvalidInput(f"reference is a {type(reference).__name__}; give a pair (mean, covariance)")
+    remedy = "give a pair of arrays (mean, covariance) of shapes (d,) and (d, d)"
+    moments = Moments(check_array("mean", mean, remedy=remedy), check_array("covariance", covariance, remedy=remedy))
+    if moments.factor.shape[:1] != moments.mean.shape:
+        raise InvalidInput(
+            f"reference has a mean {moments.mean.shape} and a covariance {moments.covariance.shape}; "
+            "give (d,) and (d, d)"
+        )
+    return moments
+
+
+def marginal_error(reference: npt.ArrayLike, over: Literal["history", "replicas"] = "history") -> MarginalError:
+    """Return ME against reference samples (m, d), of all samples recorded so far or of the current states."""
+    check_choice("metrics.marginal_error(over={!r})", over, ("history", "replicas"))
+    return MarginalError(np.sort(distances.columns(reference), axis=0), over)
+
+
 @dataclass(frozen=True, eq=False)
 class MarginalError:
+    """The mean over coordinates of the Wasserstein-1 distance to reference samples."""
+
     reference: Array  # (m, d), each column sorted
     over: Literal["history", "replicas"] = "history"
     columns: ClassVar[tuple[str, ...]] = ("marginal_error",)
@@ -190,3 +248,52 @@ class MarginalError:
         samples = samples.reshape(-1, samples.shape[-1])
         samples = samples[~np.isnan(samples).all(axis=1)]
         return {"marginal_error": distances.w1_to_sorted(samples, self.reference) if len(samples) else float("nan")}
+
+
+def hpd(reference: Any, alpha: float = 0.01) -> HpdError:
+    """Return the relative error of the highest-density threshold at 1 - alpha of each replica's recorded samples.
+
+    `reference` is the threshold itself, reference samples (m, d), or a finished run. Thresholds are values of
+    -log posterior: zero at the mean if the problem has `exact()`, else the sum of the clients' potentials.
+    """
+    if not 0 < as_float(alpha) < 1:
+        raise InvalidInput(f"metrics.hpd(alpha={short_repr(alpha)}): give a probability; 0.01 means the 99 % region")
+    if hasattr(reference, "samples"):
+        reference = reference.theta.reshape(-1, reference.samples.shape[-1])
+        reference = reference[~np.isnan(reference).any(axis=1)]
+    at = as_float_array(reference)
+    if at is None or at.ndim not in (0, 2):
+        given = f"metrics.hpd({short_repr(reference, 60)})"
+        raise InvalidInput(f"{given}: give a threshold, samples (m, d), or a finished run")
+    return HpdError(at, float(alpha))
+
+
+@dataclass(frozen=True, eq=False)
+class HpdError:
+    """Relative error of the highest-density threshold over the recorded samples of each replica."""
+
+    reference: float | Array  # the threshold, or reference samples (m, d)
+    alpha: float = 0.01
+    columns: ClassVar[tuple[str, ...]] = ("hpd_error",)
+    per_replica: ClassVar[bool] = True
+    _levels: SampleArrays = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        each = SampleArrays(
+            self._threshold, lambda view, sample: negative_log_posterior(view.problem, sample), summed=False
+        )
+        object.__setattr__(self, "_levels", each)
+
+    def evaluate(self, view: MetricView) -> Arrays:
+        arrays = self._levels.of(view)
+        out = np.full(len(view.theta), np.nan)
+        recorded = np.array(arrays[1:]).reshape(-1, len(out))
+        for r in range(len(out)):
+            own = recorded[~np.isnan(recorded[:, r]), r]
+            if len(own):
+                out[r] = distances.hpd_error(own, arrays[0], self.alpha)
+        return {"hpd_error": out}
+
+    def _threshold(self, view: MetricView) -> Array:
+        given = np.asarray(self.reference, np.float64)
+        return given if given.ndim == 0 else np.quantile(negative_log_posterior(view.problem, given), 1 - self.alpha)

@@ -1,8 +1,6 @@
-"""Scores of predicted class probabilities: p is (points, classes), rows sum to one; y holds the true classes.
+"""Functions of class probabilities: p is (points, classes) with rows that sum to one, y the true classes (points,).
 
-For a sampler p is the average over kept samples of p(y | x, theta), for every score here, accuracy included.
-
-Predictions of a finished run, and what is read off predictions at hand: no run is watched here.
+For a sampler p is the average of p(y | x, theta) over recorded samples, for every score, accuracy included.
 """
 
 from __future__ import annotations
@@ -26,12 +24,10 @@ _SUM_TOLERANCE = 1e-3  # float32 softmax over many classes stays within; logits 
 def _probabilities(p: npt.ArrayLike) -> Array:
     found = as_array(p)
     if found is None:
-        raise InvalidInput(f"class probabilities {short_repr(p)}; they must be numbers (points, classes)")
+        raise InvalidInput(f"class probabilities {short_repr(p)}; give numbers (points, classes)")
     p = found
     if p.ndim != 2 or 0 in p.shape:
-        raise InvalidInput(
-            f"class probabilities have shape {p.shape}; they must be (points, classes), two columns if binary"
-        )
+        raise InvalidInput(f"class probabilities have shape {p.shape}; give (points, classes), two columns if binary")
     if not (p.min() >= 0.0 and np.abs(p.sum(axis=1) - 1.0).max() <= _SUM_TOLERANCE):
         raise InvalidInput("class probabilities must be non-negative with rows that sum to 1; are these logits?")
     return p
@@ -48,13 +44,13 @@ def _with_labels(p: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def accuracy(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """Fraction of points whose most probable class is the true one."""
+    """Return the fraction of points whose most probable class is the true one."""
     p, y = _with_labels(p, y)
     return float((p.argmax(axis=1) == y).mean())
 
 
 def accuracy_above(p: npt.ArrayLike, y: npt.ArrayLike, threshold: float) -> float:
-    """Accuracy among the points predicted with probability `threshold` or more; NaN if there are none."""
+    """Return the accuracy of the points predicted with probability `threshold` or more; NaN if there are none."""
     p, y = _with_labels(p, y)
     threshold = check_float("accuracy_above(threshold={})", threshold)
     confident = p.max(axis=1) >= threshold
@@ -62,7 +58,7 @@ def accuracy_above(p: npt.ArrayLike, y: npt.ArrayLike, threshold: float) -> floa
 
 
 def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """mean over x of sum_c (p(c|x) - [y = c])^2, between 0 and 2."""
+    """Return the mean over x of sum_c (p(c|x) - [y = c])^2, between 0 and 2."""
     p, y = _with_labels(p, y)
     miss = p.astype(np.float64)
     miss[np.arange(len(y)), y] -= 1.0
@@ -70,14 +66,14 @@ def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
 
 
 def nll(p: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """-mean log p(y|x) in nats; infinite if a true class was called impossible."""
+    """Return -mean log p(y|x) in nats; infinite if a true class has probability 0."""
     p, y = _with_labels(p, y)
     p = p[np.arange(len(y)), y].astype(np.float64)
     return float(-np.where(p > 0, log64(np.maximum(p, TINY)), -np.inf).mean())
 
 
 class Reliability(NamedTuple):
-    """One entry per confidence bin ((m-1)/M, m/M]; confidence and accuracy are NaN in an empty bin."""
+    """A reliability diagram: one entry per confidence bin ((m-1)/M, m/M], NaN in an empty bin."""
 
     confidence: Array
     accuracy: Array
@@ -85,11 +81,11 @@ class Reliability(NamedTuple):
 
 
 def reliability(p: npt.ArrayLike, y: npt.ArrayLike, bins: int = 20) -> Reliability:
-    """Mean confidence and accuracy of the points in each of `bins` equally wide bins of confidence."""
-    bins = check_int("reliability: bins = {}", bins, 1, "at least 1 is needed, and at most a million", 10**6)
+    """Return mean confidence and accuracy of the points in each of `bins` equally wide bins of confidence."""
+    bins = check_int("reliability(bins={})", bins, most=10**6)
     p, y = _with_labels(p, y)
     confidence, right = p.max(axis=1).astype(np.float64), p.argmax(axis=1) == y
-    # Comparing with m/M itself puts 0.55 into (0.50, 0.55]; ceil(0.55 * 20) would be 12.
+    # Comparing with m/M puts 0.55 into (0.50, 0.55]; ceil(0.55 * 20) would be 12.
     edges = np.arange(1, bins) / bins
     where = np.searchsorted(edges, confidence, side="left")
     points = np.bincount(where, minlength=bins)
@@ -100,19 +96,19 @@ def reliability(p: npt.ArrayLike, y: npt.ArrayLike, bins: int = 20) -> Reliabili
 
 
 def ece(p: npt.ArrayLike, y: npt.ArrayLike, bins: int = 20) -> float:
-    """Expected calibration error: |accuracy - confidence| averaged over bins, weighted by their points."""
+    """Return the expected calibration error: |accuracy - confidence| averaged over bins, weighted by their points."""
     confidence, right, points = reliability(p, y, bins)
     return float(np.nansum(points * np.abs(right - confidence)) / points.sum())
 
 
 def agreement(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
-    """Fraction of points on which two predictors name the same class."""
+    """Return the fraction of points on which two predictors have the same most probable class."""
     p, q = _pair(p, q)
     return float((p.argmax(axis=1) == q.argmax(axis=1)).mean())
 
 
 def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
-    """mean over x of (1/2) sum_y |p(y|x) - q(y|x)|, between 0 and 1."""
+    """Return the mean over x of (1/2) sum_y |p(y|x) - q(y|x)|, between 0 and 1."""
     p, q = _pair(p, q)
     return float(0.5 * np.abs(p.astype(np.float64) - q).sum(axis=1).mean())
 
@@ -120,25 +116,25 @@ def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
 def _pair(p: npt.ArrayLike, q: npt.ArrayLike) -> tuple[Array, Array]:
     p, q = _probabilities(p), _probabilities(q)
     if p.shape != q.shape:
-        raise InvalidInput(f"two predictors have shapes {p.shape} and {q.shape}; they must be the same")
+        raise InvalidInput(f"two predictors have shapes {p.shape} and {q.shape}; give equal shapes")
     return p, q
 
 
 def entropy(p: npt.ArrayLike) -> Array:
-    """-sum_c p(c|x) log p(c|x) in nats, one per point; 0 log 0 is 0."""
+    """Return -sum_c p(c|x) log p(c|x) in nats, one per point; 0 log 0 is 0."""
     p = _probabilities(p).astype(np.float64)
     return np.asarray(0.0 - (p * log64(np.maximum(p, TINY))).sum(axis=1))  # 0.0 for a certain prediction, not -0.0
 
 
 @runtime_checkable
 class Sampled(Protocol):
-    """A result, as far as it is looked at here."""
+    """A result with samples."""
 
     theta: Array  # (replicas, samples, d)
 
 
 def predictions(result: Sampled, problem: Predicts) -> Array:
-    """Class probabilities of the problem's test rows, averaged over all samples of a finished run: (rows, classes)."""
+    """Return class probabilities (rows, classes) of the problem's test rows, averaged over the samples of a run."""
     if not isinstance(result, Sampled):
         raise InvalidInput(f"metrics.predictions(result={short_repr(result)}): give a result, as fs.run returns one")
     return averaged(result.theta, _predicting("metrics.predictions", problem))
@@ -146,23 +142,24 @@ def predictions(result: Sampled, problem: Predicts) -> Array:
 
 def _predicting(where: str, problem: object) -> Predicts:
     if not isinstance(problem, Predicts):
-        raise InvalidInput(f"{where}(problem={short_repr(problem)}): it makes no predictions; give one with a test set")
+        raise InvalidInput(f"{where}(problem={short_repr(problem)}): give a problem with predict(theta) and test rows")
     return problem
 
 
 def averaged(samples: Array, problem: Predicts) -> Array:
+    """Return class probabilities averaged over samples (..., d) that are not NaN."""
     samples = samples.reshape(-1, samples.shape[-1])
-    kept = samples[~np.isnan(samples).any(axis=1)]
-    if not len(kept):
-        raise InvalidInput("metrics.predictions: the run has kept no samples; set record=fs.Record(every=...)")
-    total = np.asarray(problem.predict(kept[0]), np.float64)
-    for theta in kept[1:]:
+    recorded = samples[~np.isnan(samples).any(axis=1)]
+    if not len(recorded):
+        raise InvalidInput("metrics.predictions: the run has recorded no samples; set record=fs.Record(every=...)")
+    total = np.asarray(problem.predict(recorded[0]), np.float64)
+    for theta in recorded[1:]:
         total = total + problem.predict(theta)
     return np.asarray(total / total.sum(axis=1, keepdims=True))
 
 
 def accuracy_curve(p: npt.ArrayLike, y: npt.ArrayLike, thresholds: npt.ArrayLike) -> tuple[Array, Array]:
-    """Accuracy among the points predicted with at least each probability, NaN for none, and their share of all."""
+    """Return the accuracy of the points predicted with at least each threshold, NaN for none, and their fraction."""
     at = np.atleast_1d(check_array("accuracy_curve(thresholds)", thresholds))
     if at.ndim > 1 or not at.size:
         raise InvalidInput(f"accuracy_curve(thresholds of shape {at.shape}): give a list of probabilities")
@@ -172,10 +169,10 @@ def accuracy_curve(p: npt.ArrayLike, y: npt.ArrayLike, thresholds: npt.ArrayLike
 
 
 def outside_accuracy(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
-    """How often entropies tell known from unknown points: each set labelled by the larger of two kernel densities.
+    """Return how often entropies classify points as inside or outside, by the larger of two kernel densities.
 
-    `inside` and `outside` are predictive entropies; the densities are Gaussian kernels of Scott's width, and the
-    figure is the mean of both sets' shares, 1/2 where the entropies say nothing.
+    `inside` and `outside` are predictive entropies; the densities have Gaussian kernels of Scott's width. The figure
+    is the mean of the fractions of both sets, 1/2 where the entropies are uninformative.
     """
     from scipy.stats import gaussian_kde
 
@@ -185,7 +182,7 @@ def outside_accuracy(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
         for name, e in (("inside", inside), ("outside", outside))
     ]
     if any(len(e) < 2 for e in sets):
-        raise InvalidInput("outside_accuracy: at least two points inside and outside are needed")
+        raise InvalidInput("outside_accuracy: a set has fewer than two points; give at least two inside and outside")
     if np.ptp(np.concatenate(sets)) == 0:
         return 0.5
     width = 1e-9 * (1 + max(np.abs(e).max() for e in sets))  # a set of equal entropies has a density too

@@ -1,23 +1,23 @@
-"""A checked networkx graph: links with bandwidth, latency and loss, and everybody's way to the server.
+"""The network: a checked networkx graph with bandwidth, latency and loss on its links, and the clients' routes.
 
-What the engine asks of a network, so that anyone's class may stand in for `Network`:
+A class of your own may replace `Network`. Its members:
 
-    clients                  how many there are
+    clients                  the number of clients
     delay_s(upward)          per client, the latency of its route to the server (upward) or back
-    loss_factor(upward)          per client, by how much loss lengthens a transfer: 1 / prod(1 - loss)
-    bottleneck_bps(upward)   per client, the least capacity on its route
-    contended                whether two transfers can meet on a link; if not, nothing below is needed
-    capacities_bps           of every link, in one direction (a shared link: in both)
-    varying                  {link: Varying} of those whose bandwidth changes in time; capacities_bps has their means
+    loss_factor(upward)      per client, the factor by which loss lengthens a transfer: 1 / prod(1 - loss)
+    bottleneck_bps(upward)   per client, the least bandwidth on its route
+    contended                whether two transfers can share a link; if not, the members below are not needed
+    capacities_bps           of every link, in one direction (of a shared link, in both)
+    varying                  {link: Varying} of links whose bandwidth varies; capacities_bps has their means
     route(client, upward)    the numbers of the links that a transfer uses
-    describe()               one line for people
+    describe()               one line of text
 
-and, where models live at several sites, so that messages go between other nodes than a client and the server:
+For tiers and gossip, where messages go between other nodes than a client and the server:
 
-    has_server               whether there is one; if not, nothing above but clients and capacities_bps is asked
+    has_server               whether there is a server; if not, only clients and capacities_bps are used of the above
     nodes, server            the clients' nodes, client 0 first, and the server's
     edge_nodes               the nodes of edge servers
-    paths(pairs)             the routes between pairs of nodes, over the same links: `Paths`, a row a pair
+    paths(pairs)             the routes between pairs of nodes over the same links: `Paths`, one row per pair
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.network.drawing import SKETCHED, draw_gossip, rate, sketch
+from fedsim.network.drawing import draw_gossip, rate, sketch
 from fedsim.network.finishing import finish_times
 from fedsim.network.flows import Flows
 from fedsim.network.graph import Attribute, arcs_of, clients_of, nodes_with_role, server_of
@@ -44,22 +44,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["SKETCHED", "Flows", "Network", "Paths", "Varying", "draw_gossip", "finish_times"]
+__all__ = ["Flows", "Network", "Varying", "draw_gossip", "finish_times"]
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Network:
-    """The network that a graph describes.
+    """The network of a graph.
 
-    `bandwidth_bps`, `latency_s`, `loss` and `shared` name edge attributes or are functions (u, v, data) ->
-    value; loss and shared may be missing and are then 0 and False, a bandwidth is a number or a `Varying`.
-    `server` is a node and `clients` lists the clients' nodes, client 0 first; without them the server is the node
-    with role="server" and client c the one with client=c; where messages go between clients alone, there may be no
-    server. Edge servers are the nodes with role="edge". All other nodes are relays. In a Graph every edge is full
-    duplex, each direction with the whole bandwidth; a DiGraph tells the directions apart. An edge with shared=True
-    has one bandwidth for both. Routes have the least latency, then the fewest links, then the first nodes in the
-    graph's order; `routes` gives some clients another one, {client: [its node, ..., the server]}, which is also
-    taken on the way back.
+    graph: a networkx Graph, in which every edge is full duplex, or a DiGraph with one edge per direction.
+    server: its node; None: the node with role="server". Gossip needs no server.
+    clients: their nodes, client 0 first; None: client c is the node with client=c.
+    bandwidth_bps, latency_s, loss, shared: names of edge attributes, or functions (u, v, data) -> value. A bandwidth
+        is a number or a `Varying`; loss and shared default to 0 and False. A shared edge has one bandwidth for both
+        directions.
+    routes: {client: [its node, ..., the server]}, for clients that do not use the default route, in both directions.
+
+    Edge servers are the nodes with role="edge", all other nodes are relays. The default route has the least latency,
+    then the fewest links, then the first nodes in the graph's order.
     """
 
     name: str = field(init=False)
@@ -67,12 +68,12 @@ class Network:
     server: Any = field(init=False)  # None: there is none
     nodes: tuple[Any, ...] = field(init=False, repr=False)  # of client 0, 1, ...
     edge_nodes: tuple[Any, ...] = field(init=False, repr=False)  # of edge servers, in the graph's order
-    edges: int = field(init=False)  # pairs of nodes, whichever way they are connected
+    edges: int = field(init=False)  # pairs of connected nodes
     capacities_bps: Array = field(init=False, repr=False)  # their means where they vary
     varying: dict[int, Varying] = field(init=False, repr=False)  # by link
     link_names: tuple[str, ...] = field(init=False, repr=False)
     contended: bool = field(init=False)  # of clients and the server; see `Paths.contended` for other messages
-    up: Paths | None = field(init=False, repr=False)  # None: there is no server
+    up: Paths | None = field(init=False, repr=False)  # None: no server
     down: Paths | None = field(init=False, repr=False)
 
     def __init__(
@@ -113,7 +114,7 @@ class Network:
 
     @property
     def graph(self) -> Any:
-        """The graph it was made from."""
+        """The graph that it was made from."""
         return self.__dict__["_graph"]
 
     @property
@@ -121,13 +122,12 @@ class Network:
         return self.server is not None
 
     def paths(self, pairs: Iterable[tuple[Any, Any]]) -> Paths:
-        """The routes of messages between pairs of nodes, [(from, to), ...]: row i is pair i's.
+        """Return the routes of messages between pairs of nodes, [(from, to), ...], one row per pair.
 
-        `nodes[c]` is client c's node, `server` the server's, `edge_nodes` are those of edge servers. A row has the
-        latency, the bottleneck and the stretch by loss of its route, and `paths.route(i)` are the numbers of its
-        links in `capacities_bps`, the same numbers that `route(client, upward)` uses: put all flows into one `Flows`
-        and they share max-min fairly, whoever they are between. From a node to itself there is no link and no
-        latency. A pair of a client and the server has that client's own route.
+        Nodes are those of `nodes`, `server` and `edge_nodes`. A row has the latency, the bottleneck and the loss factor
+        of its route, and `paths.route(i)` returns its links as numbers in `capacities_bps`, as `route(client, upward)`
+        does. Flows of all pairs in one `Flows` share links max-min fairly. A route from a node to itself has no links
+        and no latency. A pair of a client and the server has that client's route.
         """
         numbers = {node: c for c, node in enumerate(self.nodes)}
         own: dict[int, list[Any]] = self.__dict__["_own"]
@@ -135,7 +135,7 @@ class Network:
         return router.between(pairs, self.server, numbers, own)
 
     def groups(self) -> tuple[Any, ...]:
-        """Every client's edge server: the first node with role="edge" on its route to the server, for `tiers`."""
+        """Return every client's edge server, the first node with role="edge" on its route, for `tiers`."""
         self._ways(True)
         if not self.edge_nodes:
             raise InvalidInput("the network has no edge servers: give their nodes role='edge'")
@@ -145,14 +145,14 @@ class Network:
         for c, stops in enumerate(router.stops(numbers, self.server, self.__dict__["_own"])):
             if not (passed := [node for node in stops if node in edges]):
                 raise InvalidInput(
-                    f"client {c} passes no edge server on its way to the server: give a node there role='edge', or "
-                    "write the groups yourself"
+                    f"client {c} has no edge server on its route to the server: give a node there role='edge', or "
+                    "set groups="
                 )
             found.append(passed[0])
         return tuple(found)
 
     def client_graph(self) -> Any:
-        """The links between clients as a networkx graph of client numbers, for `gossip`."""
+        """Return the links between clients as a networkx graph of client numbers, for `gossip`."""
         import networkx
 
         numbers = {node: c for c, node in enumerate(self.nodes)}
@@ -164,16 +164,16 @@ class Network:
         return graph
 
     def draw(self, ax: Axes | None = None, gossip: object = None) -> Figure:
-        """A picture, with the links marked that hold everybody up when all transmit at once.
+        """Return a picture, with the links marked that are full when all clients transmit at once.
 
-        `gossip`, a graph of client numbers, is drawn over it, and then its messages are what is transmitted.
+        `gossip`, a graph of client numbers, is drawn over it, and then its messages are transmitted.
         """
         from fedsim.network.drawing import draw_network
 
         return draw_network(self, ax, gossip)
 
     def route(self, client: int, upward: bool) -> Array:
-        """The links between a client and the server, in the order of travel."""
+        """Return the links between a client and the server, in the order of travel."""
         return self._ways(upward).route(client)
 
     def to_columns(self) -> RouteColumns:
@@ -182,15 +182,15 @@ class Network:
         return RouteColumns(self.capacities_bps, down.links, down.starts, up.links, up.starts)
 
     def delay_s(self, upward: bool) -> Array:
-        """Each client's latency on the way to the server, or back."""
+        """Return each client's latency to the server, or back."""
         return self._ways(upward).latency_s
 
     def bottleneck_bps(self, upward: bool) -> Array:
-        """The least bandwidth on each client's route."""
+        """Return the least bandwidth on each client's route."""
         return self._ways(upward).bottleneck_bps
 
     def loss_factor(self, upward: bool) -> Array:
-        """By how much loss lengthens each client's transfers."""
+        """Return the factor by which loss lengthens each client's transfers."""
         return self._ways(upward).loss_factor
 
     def _ways(self, upward: bool) -> Paths:
@@ -203,7 +203,7 @@ class Network:
         return paths
 
     def users(self) -> Array:
-        """How many clients' transfers pass each link in the busier direction; none where there is no server."""
+        """Return the number of clients that use each link in the busier direction; 0 without a server."""
         if not self.has_server:
             return np.zeros(len(self.link_names), np.int64)
         return np.maximum(self._passing(True), self._passing(False))
@@ -212,14 +212,14 @@ class Network:
         return np.bincount(self._ways(upward).links, minlength=len(self.link_names))
 
     def sketch(self, passing: Array | None = None) -> dict[str, Any] | None:
-        """Its nodes and links in plain data, for the manifest; None where there are too many to draw.
+        """Return nodes and links as plain data, for the manifest; None if there are too many to draw.
 
-        `passing` are the transfers of an exchange that pass each link; None: all clients and the server.
+        `passing` is the number of transfers of an exchange on each link; None: between all clients and the server.
         """
         return sketch(self, passing)
 
     def describe(self, passing: Array | None = None) -> str:
-        """Its size, and the link that leaves least to a transfer if all transmit at once; `passing` as in `sketch`."""
+        """Return its size and its bottleneck when all clients transmit at once; `passing` as in `sketch`."""
         head = f"{self.name}, " * bool(self.name) + f"{self.edges:,} link{'s' * (self.edges != 1)}"
         if passing is None and not self.has_server:
             return f"{head}; no server"
@@ -227,7 +227,7 @@ class Network:
         if not users.any():
             return f"{head}; all ideal"
         share = np.where(users > 0, self.capacities_bps / np.maximum(users, 1), np.inf)
-        worst = np.lexsort((up == 0, share))[0]  # of the two directions, the one up
+        worst = np.lexsort((up == 0, share))[0]  # of two equal directions, upward
         sharing = int(users[worst])
         who = f"{sharing:,} {'client' if passing is None else 'transfer'}{'s' * (sharing != 1)}"
         return f"{head}; bottleneck {self.link_names[worst]} {rate(self.capacities_bps[worst])}, {who}"

@@ -1,4 +1,4 @@
-"""Pictures of networks and of gossip graphs, with the links marked that hold everybody up."""
+"""Pictures of networks and of gossip graphs, with the bottleneck links marked."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from fedsim.network import Network
 
-# Told apart without colour vision, and in grey by their lightness (Okabe and Ito).
+# Distinct without colour vision, and in grey by their lightness (Okabe and Ito).
 CLIENT, EDGE, SERVER, RELAY, LINK, FULL, GOSSIP = (
     "#56b4e9", "#e69f00", "#009e73", "#bbbbbb", "#8a8a8a", "#cc3311", "#882255",
 )  # fmt: skip
-NAMED = 40  # nodes that a picture has room to name
-SKETCHED = 400  # links that a page has room to draw
-SPRINGS = 200  # nodes up to which the better, slower layout is worth its time
+MAX_LABELS = 40  # nodes with a label in a picture
+MAX_SKETCH_LINKS = 400  # on a page
+MAX_SLOW_LAYOUT = 200  # nodes up to which the better, slower layout is used
 
 
 def draw_network(network: Network, ax: Axes | None = None, gossip: Any = None) -> Figure:
-    """`Network.draw`."""
+    """Draw a network: see `Network.draw`."""
     import networkx
 
     graph = networkx.Graph(network.graph)
@@ -40,7 +40,7 @@ def draw_network(network: Network, ax: Axes | None = None, gossip: Any = None) -
     networkx.draw_networkx_edges(graph, at, plain, ax=ax, edge_color=LINK, width=1.0)
     marked = [edge for edge in graph.edges if frozenset(edge) in full]
     networkx.draw_networkx_edges(graph, at, marked, ax=ax, edge_color=FULL, width=3.0)
-    if len(marked) <= NAMED:
+    if len(marked) <= MAX_LABELS:
         labels = {edge: full[frozenset(edge)] for edge in marked}
         networkx.draw_networkx_edge_labels(graph, at, labels, ax=ax, font_size=7, font_color=FULL)
     clients = dict(enumerate(network.nodes))
@@ -66,7 +66,7 @@ def draw_network(network: Network, ax: Axes | None = None, gossip: Any = None) -
         ax.plot([], [], ":", color=GOSSIP, label="gossip")
     if marked:
         ax.plot([], [], color=FULL, linewidth=3.0, label="full when all transmit")
-    if len(graph) <= NAMED:
+    if len(graph) <= MAX_LABELS:
         names = {node: str(c) for c, node in clients.items()}
         networkx.draw_networkx_labels(graph, at, names, ax=ax, font_size=7)
     _finish(ax, network.describe())
@@ -74,12 +74,12 @@ def draw_network(network: Network, ax: Axes | None = None, gossip: Any = None) -
 
 
 def sketch(network: Network, passing: Array | None = None) -> dict[str, Any] | None:
-    """Nodes and links in plain data, for a page that is made later; None where there are too many to tell apart.
+    """Return nodes and links as plain data for the report page; None if there are too many to draw.
 
     `nodes` are [name, kind]; `links` are [one end, other end, bit/s, transfers that pass in the busier direction], ends
     by number. `passing` are those of an exchange by link; None: those between all clients and the server.
     """
-    if network.edges > SKETCHED:
+    if network.edges > MAX_SKETCH_LINKS:
         return None
     place = {node: i for i, node in enumerate(network.graph)}
     clients, edges = set(network.nodes), set(network.edge_nodes)
@@ -98,7 +98,7 @@ def sketch(network: Network, passing: Array | None = None) -> dict[str, Any] | N
 
 
 def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
-    """A gossip graph alone, over whatever network."""
+    """Draw a gossip graph without its network."""
     import networkx
 
     check_gossip(graph)
@@ -107,7 +107,7 @@ def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
     at = positions(plain, None)
     networkx.draw_networkx_edges(plain, at, ax=ax, edge_color=GOSSIP, style=":", width=1.4)
     networkx.draw_networkx_nodes(plain, at, ax=ax, node_color=CLIENT, node_size=90, label="clients")
-    if len(plain) <= NAMED:
+    if len(plain) <= MAX_LABELS:
         networkx.draw_networkx_labels(plain, at, ax=ax, font_size=7)
     ax.plot([], [], ":", color=GOSSIP, label="gossip")
     _finish(ax, f"gossip, {len(plain):,} sites, {plain.number_of_edges():,} edges")
@@ -124,18 +124,18 @@ def check_gossip(graph: Any, clients: int | None = None) -> None:
 
 
 def positions(graph: Any, server: Any) -> dict[Any, Array]:
-    """Where nodes go: a tree spreads from the server, everything else as springs have it."""
+    """Return the positions of nodes: rings around the server for a tree, else a spring layout."""
     import networkx
 
     if server is not None and networkx.is_tree(graph):
         return _radial(graph, server)
-    if len(graph) <= SPRINGS and networkx.is_connected(graph):
+    if len(graph) <= MAX_SLOW_LAYOUT and networkx.is_connected(graph):
         return dict(networkx.kamada_kawai_layout(graph, weight=None))
     return dict(networkx.spring_layout(graph, seed=0))
 
 
 def _radial(graph: Any, root: Any) -> dict[Any, Array]:
-    """A tree in rings around its root; every branch has the angle that its leaves need."""
+    """Return a tree in rings around its root, the angle of a branch in proportion to its leaves."""
     import networkx
 
     onward = networkx.bfs_tree(graph, root)
@@ -155,7 +155,7 @@ def _radial(graph: Any, root: Any) -> dict[Any, Array]:
 
 
 def _full(network: Network, gossip: Any) -> dict[frozenset[Any], str]:
-    """The edges that have nothing left when all transmit at once, and their bandwidths; if any are shared, those."""
+    """Return the edges that are full when all transmit at once and their bandwidths, only the shared ones if any is."""
     if gossip is None and network.has_server:
         both = [[network.route(c, upward) for c in range(network.clients)] for upward in (True, False)]
     else:
@@ -182,12 +182,12 @@ def _full(network: Network, gossip: Any) -> dict[frozenset[Any], str]:
 
 
 def _ends(network: Network) -> dict[str, tuple[Any, Any]]:
-    """The ends of a link, by its name."""
+    """Return the ends of every link, by its name."""
     return {f"{short_str(a)}-{short_str(b)}": (u, v) for u, v in network.graph.edges for a, b in ((u, v), (v, u))}
 
 
 def rate(bps: float) -> str:
-    """A bandwidth for people: 40 Mbit/s."""
+    """Return a bandwidth as text: 40 Mbit/s."""
     for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
         if bps >= size:
             return f"{bps / size:.4g} {unit}"
@@ -202,7 +202,7 @@ def _axes(ax: Axes | None) -> tuple[Figure, Axes]:
         ax = Blank(figsize=(7, 7), layout="constrained", facecolor="white").add_subplot()
     figure = ax.get_figure(root=True) if isinstance(ax, AnyAxes) else None
     if figure is None:
-        raise InvalidInput(f"draw(ax={short_repr(ax)}): give axes of a matplotlib figure, or nothing for a new one")
+        raise InvalidInput(f"draw(ax={short_repr(ax)}): give axes of a matplotlib figure, or None for a new one")
     return figure, ax
 
 

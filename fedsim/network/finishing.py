@@ -1,4 +1,4 @@
-"""When flows end that are all known beforehand."""
+"""Finishing times of flows that are all known in advance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def finish_times(
     bits: npt.ArrayLike,
     starts_s: npt.ArrayLike,
 ) -> npt.NDArray[np.float64]:
-    """When each flow ends, if flow i sends bits[i] from starts_s[i] on over the links routes[i].
+    """Return when each flow ends, if flow i sends bits[i] over the links routes[i], starting at starts_s[i].
 
     A capacity is a number or a `Varying`. The times are those of `Flows`.
     """
@@ -35,7 +35,7 @@ def finish_times(
         raise InvalidInput(f"routes={short_repr(routes)}: give a list of routes, each a list of link numbers") from None
     sizes, starts = _column("bits", bits, len(listed)), _column("starts_s", starts_s, len(listed))
     plain = all(type(link) is int for route in listed for link in route)
-    for route in dict.fromkeys(listed) if plain else listed:  # 1.0 is no link, though it equals 1
+    for route in dict.fromkeys(listed) if plain else listed:  # 1.0 equals 1 and is not a link number
         tables.check(route)
     return _by_events(Flows(capacities_bps), listed, sizes.tolist(), starts.tolist())
 
@@ -50,7 +50,7 @@ def _by_events(flows: Flows, routes: list[tuple[int, ...]], bits: list[float], s
             for flow in flows.finish(end):
                 finish[owner.pop(flow)] = end
             continue
-        if not queue:  # too slow for the range of floating point: they end at infinity
+        if not queue:  # rates underflow: the flows end at infinity
             break
         while queue and starts[queue[-1]] == begin:
             i = queue.pop()

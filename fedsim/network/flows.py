@@ -1,9 +1,9 @@
-"""Flows that share links max-min fairly, from event to event; the time is whatever the caller says it is.
+"""Flows that share links max-min fairly, from event to event; the caller supplies the time.
 
-Every bundle of flows (see `fedsim.network.route_bundles`) has a clock that counts bits: how many each of its flows
-has had since the bundle became busy. A flow is over when that clock reaches its mark, which is written once, when the
-flow starts. So an event costs a few operations for each bundle whose rate it changes, however many flows that has,
-and a clock is read only when its rate changes: a flow left alone ends at exactly `start + bits / rate`.
+Every bundle of flows (see `fedsim.network.route_bundles`) has a counter of the bits that each of its flows has had
+since the bundle became busy. A flow ends when the counter reaches its mark, which is set when the flow starts. An event
+costs a few operations for each bundle whose rate it changes, independent of the number of flows, and a counter is
+updated only when its rate changes: an uncontended flow ends at exactly `start + bits / rate`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fedsim.errors import InvalidInput
 from fedsim.network.route_bundles import FlowTables, Group
 from fedsim.network.varying import RateSteps, Varying, means_of
 
-VIEW: Any = memoryview  # of a column: plain numbers, one by one, come faster out of it than elements of an array
+VIEW: Any = memoryview  # of a column: reading single numbers is faster than from an array
 
 
 class Flows:
-    """The flows under way over links of these capacities, numbers or `Varying`.
+    """Flows over links with these capacities, numbers or `Varying`.
 
-    Times may not go back, nor pass over the end of a flow: `next_finish_s` says when to call `finish`, and with
-    which number. Everything that happens at one time takes effect together.
+    Times must not decrease, nor pass the end of a flow: `next_finish_s` returns when to call `finish`. All events of
+    one time take effect together.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Flows:
         self._look()
 
     def start(self, now_s: float, route: Iterable[int], bits: float) -> int:
-        """A new flow over these links; its number."""
+        """Start a flow over these links and return its number."""
         self._advance(now_s)
         if not 0.0 <= bits < math.inf:
             raise InvalidInput(f"a flow of {bits} bits: give a finite number that is not negative")
         try:
             links = tuple(sorted(route.tolist() if isinstance(route, np.ndarray) else route))
             known = self._tables.find(links)
-        except (TypeError, ValueError):  # what has no order, or cannot be looked up, is no number
+        except (TypeError, ValueError):  # not sortable or not hashable: not link numbers
             self._tables.check(tuple(route))
             raise
         if known < 0:
@@ -74,7 +74,7 @@ class Flows:
         return flow
 
     def cancel(self, now_s: float, flow: int) -> float:
-        """End a flow early; how many of its bits were sent."""
+        """End a flow early and return how many of its bits were sent."""
         self._advance(now_s)
         if flow in self._instant:
             return self._instant.pop(flow)
@@ -82,7 +82,7 @@ class Flows:
             self._release(unsent[0])
             return 0.0
         if flow not in self._flows:
-            raise InvalidInput(f"flow {flow} is not under way: cancel a flow that was started and is not over")
+            raise InvalidInput(f"flow {flow} is not active: cancel a flow that has started and not ended")
         b, mark, bits, route = self._flows.pop(flow)
         self._release(route)
         missing = mark - self._clock(b)
@@ -90,28 +90,28 @@ class Flows:
         return bits - min(max(missing, 0.0), bits)
 
     def next_finish_s(self) -> float:
-        """When the next flow ends if nothing else happens; inf if none does.
+        """Return when the next flow ends without other events; inf if none does.
 
-        Where a bandwidth on the way of a flow varies and changes before, that time: nobody ends then.
+        An earlier change of a bandwidth on the route of a flow is returned as well; no flow ends then.
         """
-        self._settle()
+        self._update_rates()
         if self._instant:
             return self._now
         events = self._events
-        while events and self._stamp[events[0][3][0]] != events[0][2]:  # overtaken by a later event
+        while events and self._stamp[events[0][3][0]] != events[0][2]:  # superseded by a later event
             heappop(events)
         end = events[0][0] if events else math.inf
         return min(end, self._steps.next_s()) if self._varies else end
 
     def finish(self, now_s: float) -> list[int]:
-        """The flows that end at this time, in the order of their numbers."""
+        """Return the flows that end at this time, in the order of their numbers."""
         self._advance(now_s)
         done = []
-        if self._varies and self._steps.next_s() <= now_s:  # who is through by then need not wait for what comes
+        if self._varies and self._steps.next_s() <= now_s:  # flows that end now ignore the change of bandwidth
             done = self._over()
             for link, bps in self._steps.due(now_s):
                 self._set(link, bps)
-        self._settle()
+        self._update_rates()
         done += self._over()
         if self._instant:
             done += self._instant
@@ -119,7 +119,7 @@ class Flows:
         return sorted(done)
 
     def _over(self) -> list[int]:
-        """The flows that end now, taken out."""
+        """Remove and return the flows that end now."""
         done = []
         while self._events and self._events[0][0] <= self._now:
             _, _, stamp, bundles = heappop(self._events)
@@ -144,40 +144,40 @@ class Flows:
         self._look()
 
     def rate_bps(self, flow: int) -> float:
-        """At what rate a flow under way is served now."""
-        self._settle()
+        """Return the current rate of an active flow."""
+        self._update_rates()
         if flow in self._instant:
             return math.inf
         if flow not in self._flows:
-            raise InvalidInput(f"flow {flow} is not under way: ask about a flow that was started and is not over")
+            raise InvalidInput(f"flow {flow} is not active: give a flow that has started and not ended")
         return float(self._rate[self._flows[flow][0]])
 
     def served_at(self, flow: int) -> float:
-        """At what rate a flow was served up to now; 0 for one that has only just started."""
+        """Return the rate of a flow up to now; 0 for one that starts now."""
         return float(self._rate[self._flows[flow][0]]) if flow in self._flows else 0.0
 
     def _advance(self, now_s: float) -> None:
         if now_s != self._now:
             if not now_s > self._now:
-                raise InvalidInput(f"time {now_s} after {self._now}: give times that do not go back")
+                raise InvalidInput(f"time {now_s} after {self._now}: give times that do not decrease")
             if now_s > self.next_finish_s():
                 raise InvalidInput(f"time {now_s}: first finish what ends or changes at {self.next_finish_s()}")
             self._now = now_s
 
     def _clock(self, b: int) -> float:
-        """What a bundle's clock says now."""
+        """Return a bundle's counter of bits now."""
         elapsed, served = self._now - self._since[b], float(self._served[b])
         return served + self._rate[b] * elapsed if elapsed > 0.0 else served
 
     def _end(self, b: int, mark: float) -> float:
-        """When a bundle's clock reaches a mark."""
+        """Return when a bundle's counter reaches a mark."""
         missing, rate, since = mark - self._served[b], self._rate[b], float(self._since[b])
         if missing <= 0.0:
             return since
         return since + missing / rate if rate else math.inf
 
     def _complete(self, b: int) -> list[int]:
-        """Take out the flows of a bundle that are over."""
+        """Remove the flows of a bundle that have ended."""
         marks, last, done = self._marks[b], self._mark[b], []
         while marks:
             mark, flow = marks[0]
@@ -216,7 +216,7 @@ class Flows:
                 self._dirty.update(self._tables.busy())
 
     def _release(self, route: int) -> None:
-        """A flow over this route is over: nobody need follow its links' bandwidths for its sake."""
+        """Release the varying links of a route after its flow has ended."""
         if self._varies:
             self._steps.release(self._tables.links_of[route])
 
@@ -226,7 +226,7 @@ class Flows:
         return self._tables.find(links)
 
     def _move(self, flow: int) -> None:
-        """Put a flow into the bundle where it belongs now."""
+        """Put a flow into its bundle."""
         b, mark, bits, route = self._flows[flow]
         if b != self._tables.bundle_of[route]:
             missing = mark - self._clock(b)
@@ -235,8 +235,8 @@ class Flows:
             self._leave(b, 1)
             self._enter(flow, route, min(max(missing, 0.0), bits), bits)
 
-    def _settle(self) -> None:
-        """Give new rates to all whom the latest starts and ends concern."""
+    def _update_rates(self) -> None:
+        """Update the rates after the latest starts and ends."""
         if self._moved:
             for flow in [flow for flow, it in self._flows.items() if it[3] in self._moved]:
                 self._move(flow)
@@ -283,14 +283,14 @@ class Flows:
     def _expect(self, end: float, bundles: list[int]) -> None:
         if end == math.inf:
             return
-        if len(self._events) > 4 * len(self._flows) + 64:  # mostly overtaken by now
+        if len(self._events) > 4 * len(self._flows) + 64:  # most are superseded
             self._events = [event for event in self._events if self._stamp[event[3][0]] == event[2]]
             heapify(self._events)
         self._pushed += 1
         heappush(self._events, (end, self._pushed, self._serial, bundles))
 
     def _look(self) -> None:
-        """Follow tables that have grown."""
+        """Renew the views of tables that have grown."""
         while len(self._marks) < len(self._tables.trunks):
             self._marks.append([])
         if self._tables.bundles is not self._bundles:

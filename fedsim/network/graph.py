@@ -1,8 +1,10 @@
-"""Reading a user's networkx graph: who is the server, who are the clients, what the edges can carry."""
+"""Reading of a networkx graph or a GraphML file: the server, the clients, and the attributes of the edges."""
 
 from __future__ import annotations
 
+import io
 import math
+import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -11,19 +13,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.checks import as_float, call_function
+from fedsim.checks import as_float, call_function, check_path
 from fedsim.errors import InvalidInput
-from fedsim.network.varying import SLOWEST_BPS, Varying
+from fedsim.network.attributes import rule_of
+from fedsim.network.varying import Varying
 from fedsim.text import short_repr, short_str
 
 if TYPE_CHECKING:
     import networkx as nx
 
 Attribute = str | Callable[[Any, Any, Mapping[str, Any]], Any]
+DEFAULTS: dict[str, Any] = {"bandwidth_bps": None, "latency_s": None, "loss": 0.0, "shared": False}
+MAX_FILE_BYTES = 64 * 2**20
+MAX_DEPTH = 64  # of elements in a GraphML file
 
 
 def server_of(graph: nx.Graph, server: Hashable) -> Any:
-    """The server's node; None where there is none, as sites that gossip need none."""
+    """Return the server's node; None if there is none, which gossip allows."""
     if server is not None:
         return known_node(graph, server, "the server")
     named = nodes_with_role(graph, "server")
@@ -39,7 +45,7 @@ def nodes_with_role(graph: nx.Graph, role: str) -> list[Any]:
 
 
 def clients_of(graph: nx.Graph, clients: Sequence[Any] | None) -> dict[Any, int]:
-    """The clients' numbers by node, in order."""
+    """Return the clients' numbers by node, in order."""
     if clients is None:
         named = [(node, number) for node, number in graph.nodes(data="client") if number is not None]
     else:
@@ -71,7 +77,7 @@ def clients_of(graph: nx.Graph, clients: Sequence[Any] | None) -> dict[Any, int]
 
 
 def known_node(graph: nx.Graph, node: Hashable, what: str) -> Any:
-    """The node itself, if the graph has it."""
+    """Return the node if the graph has it."""
     try:
         known = node in graph
     except TypeError:
@@ -88,7 +94,7 @@ def _some(items: Iterable[Any]) -> str:
 
 @dataclass(frozen=True)
 class Arcs:
-    """Every edge, once for each direction in which it can be used."""
+    """All edges, once for each direction in which messages can use them."""
 
     tail: Array  # node numbers, in the graph's order
     head: Array
@@ -103,7 +109,7 @@ class Arcs:
 
 
 def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
-    for name, attribute in zip(_RULES, attributes, strict=True):
+    for name, attribute in zip(DEFAULTS, attributes, strict=True):
         if isinstance(attribute, type) or not (callable(attribute) or isinstance(attribute, str)):
             raise InvalidInput(
                 f"{name}={short_repr(attribute)}: name an edge attribute, or give a function of (u, v, data)"
@@ -137,12 +143,11 @@ def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
             rows.append((index[a], index[b], bandwidth, latency, loss, link, shared))
     for (u, v), arc in between.items():
         back = between.get((v, u), -1)
-        alike = back >= 0 and rows[back][6] and (given[u, v] is given[v, u] or given[u, v] == given[v, u])
-        if rows[arc][6] and not alike:
+        same = back >= 0 and rows[back][6] and (given[u, v] is given[v, u] or given[u, v] == given[v, u])
+        if rows[arc][6] and not same:
             raise InvalidInput(
                 f"edge {short_repr(u)}-{short_repr(v)} is shared: the edge {short_repr(v)}-{short_repr(u)} must "
-                "be shared, too, "
-                "with the same bandwidth"
+                "also be shared, with the same bandwidth"
             )
     tail, head, bandwidth_bps, latency_s, losses, link_of = np.array(rows, np.float64).reshape(-1, 7).T[:6]
     return Arcs(
@@ -162,35 +167,86 @@ def arcs_of(graph: nx.Graph, *attributes: Attribute) -> Arcs:
 def _read(
     u: Hashable, v: Hashable, data: Mapping[str, Any], attributes: Sequence[Attribute]
 ) -> tuple[Any, float, float, bool]:
-    """Bandwidth, latency, loss and whether it is shared, of one edge."""
+    """Return bandwidth, latency, loss and shared of one edge."""
     values = []
-    for (name, (default, good, right)), attribute in zip(_RULES.items(), attributes, strict=True):
+    for (name, default), attribute in zip(DEFAULTS.items(), attributes, strict=True):
         if callable(attribute):
             value = call_function(f"{name}= of edge {short_repr(u)}-{short_repr(v)}", attribute, u, v, data)
         else:
             value = data.get(attribute, default)
         if value is None:
             raise InvalidInput(
-                f"edge {short_repr(u)}-{short_repr(v)} has no {short_repr(attribute)}: set it, or say with {name}= "
-                "what it is called"
+                f"edge {short_repr(u)}-{short_repr(v)} has no {short_repr(attribute)}: set it, or name another "
+                f"attribute with {name}="
             )
-        if not good(value):
-            raise InvalidInput(f"edge {short_repr(u)}-{short_repr(v)} has {name} {short_repr(value)}: {right}")
+        if remedy := _remedy(name, value):
+            raise InvalidInput(f"edge {short_repr(u)}-{short_repr(v)} has {name} {short_repr(value)}: {remedy}")
         values.append(value)
     return values[0], float(values[1]), float(values[2]), bool(values[3])
 
 
-def _number(value: object) -> float:
-    return as_float(value)
+def _remedy(name: str, value: object) -> str:
+    """Return what to do about an invalid value, "" for a valid one."""
+    if name == "shared":
+        return "" if isinstance(value, (bool, np.bool_)) else "give True or False"
+    valid, remedy = rule_of(name)
+    varies = name == "bandwidth_bps" and isinstance(value, Varying)
+    return "" if varies or valid(as_float(value)) else remedy
 
 
-_RULES: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
-    "bandwidth_bps": (
-        None,
-        lambda x: isinstance(x, Varying) or _number(x) >= SLOWEST_BPS,
-        "give a positive number of bit/s, inf for ideal",
-    ),
-    "latency_s": (None, lambda x: 0.0 <= _number(x) < math.inf, "give seconds, at least 0"),
-    "loss": (0.0, lambda x: 0.0 <= _number(x) < 1.0, "give a share of what is sent, at least 0 and below 1"),
-    "shared": (False, lambda x: isinstance(x, (bool, np.bool_)), "give True or False"),
-}
+def read_graphml(path: str | os.PathLike[str]) -> nx.Graph:
+    """Return the graph in a GraphML file, which is not trusted; nodes are named by their ids."""
+    import networkx
+
+    path = check_path("from_graphml(path)", path)
+    name = short_str(path.name)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be read ({error.strerror}): give the path of a GraphML file") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InvalidInput(f"{name} is larger than {MAX_FILE_BYTES >> 20} MiB: remove all but nodes and links")
+    _check_xml(name, data)
+    try:
+        graph = networkx.read_graphml(io.BytesIO(data))
+    except Exception as error:  # networkx raises exceptions of any kind
+        raise InvalidInput(
+            f"{name} is XML but not a GraphML graph ({short_str(error)}): export it as GraphML again"
+        ) from error
+    if graph.is_multigraph():
+        raise InvalidInput(f"{name} has parallel edges: merge them into one edge each with their bandwidth")
+    graph.graph.setdefault("name", name)
+    return graph
+
+
+def _check_xml(name: str, data: bytes) -> None:
+    """Refuse XML that is not well-formed, declares entities or nests too deeply."""
+    from xml.parsers.expat import ExpatError, ParserCreate
+
+    depth = 0
+
+    def declares(*_: object) -> None:
+        raise InvalidInput(f"{name} has a DOCTYPE, which GraphML does not need: remove it")
+
+    def opens(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise InvalidInput(f"{name} nests more than {MAX_DEPTH} elements: give a plain GraphML graph")
+
+    def closes(*_: object) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser = ParserCreate()
+    parser.StartDoctypeDeclHandler = declares
+    parser.StartElementHandler, parser.EndElementHandler = opens, closes
+    try:
+        parser.Parse(data, True)
+    except InvalidInput:
+        raise
+    except (ExpatError, ValueError, LookupError) as error:  # the last two: an unknown encoding
+        raise InvalidInput(
+            f"{name} is not well-formed XML ({short_str(error)}): give a GraphML file, unpacked"
+        ) from error

@@ -1,10 +1,9 @@
-"""Who shares which link: the tables behind `fedsim.network.flows`.
+"""Tables of the routes that share links, for `fedsim.network.flows`.
 
-A link that only one route is known to use is private; the others are *trunks*. Flows with the same trunks, and
-private links too wide ever to matter, have the same rate at all times, so they travel as one *bundle*; narrower
-private links are a cap on a bundle of its own. Trunks that busy bundles connect form a *group*, and an event
-changes rates only inside its group. Groups grow as bundles become busy; they are drawn anew, as small as can
-be, when enough bundles have become idle to pay for it.
+A link that only one route uses is private; the others are *trunks*. Flows with the same trunks, and private links
+too wide to limit them, have the same rate at all times and form one *bundle*; a narrower private link limits a bundle
+of its own. Trunks that busy bundles connect form a *group*, and an event changes rates only inside its group. Groups
+grow as bundles become busy; they are rebuilt, as small as possible, after enough bundles have become idle.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Group:
     __slots__ = ("_array", "busy", "links")
 
     def __init__(self, links: list[int]) -> None:
-        self.links, self.busy = links, 0  # how many busy bundles use them
+        self.links, self.busy = links, 0  # the number of busy bundles that use them
         self._array: Array | None = None
 
     def absorb(self, other: Group) -> None:
@@ -60,21 +59,21 @@ class FlowTables:
         self.changed: set[int] = set()  # bundles that may be missing or out of order in the lists
         self._hops = np.zeros(16, np.uint32)  # the trunks of all bundles, one after another
         self._lists = np.zeros(0, np.uint32)  # the busy bundles of all trunks, one after another
-        self._due = np.zeros(8, np.int64)  # where the kernel leaves its answer
+        self._due = np.zeros(8, np.int64)  # the kernel's result
         self._room: dict[int, list[int]] = {}  # by trunk: bundles that use it, and how many its list can hold
         self._routes: dict[tuple[int, ...], int] = {}
         self.links_of: list[tuple[int, ...]] = []  # by route
         self._users: dict[int, list[int]] = {}  # by link: the routes known to use it
         self._bundles: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}  # by trunks and private links
         self._private: list[tuple[int, ...]] = []  # by bundle
-        self._used, self._left, self._busy, self._cramped = 0, 0, 0, True
+        self._used, self._left, self._busy, self._needs_growth = 0, 0, 0, True
 
     def find(self, links: tuple[int, ...]) -> int:
-        """The number of a route that is known, or -1."""
+        """Return the number of a known route, or -1."""
         return self._routes.get(links, -1)
 
     def check(self, links: tuple[Any, ...]) -> None:
-        """Refuse a route that makes no sense."""
+        """Refuse an invalid route."""
         last = len(self.links) - 1
         for link in links:
             if not isinstance(link, (int, np.integer)) or not 0 <= link <= last:
@@ -83,7 +82,7 @@ class FlowTables:
             raise InvalidInput(f"route over links {list(links)}: name every link once")
 
     def add(self, links: tuple[int, ...]) -> set[int]:
-        """Learn a new route; the routes that are in another bundle now."""
+        """Add a route and return the routes that are now in another bundle."""
         route = self._routes[links] = len(self.links_of)
         self.links_of.append(tuple(map(int, links)))
         self.bundle_of.append(-1)
@@ -91,13 +90,13 @@ class FlowTables:
         for link in self.links_of[route]:
             users = self._users.setdefault(link, [])
             users.append(route)
-            if len(users) == 2 and self._assign(users[0]):  # it has become a trunk
+            if len(users) == 2 and self._assign(users[0]):  # the link has become a trunk
                 moved.add(users[0])
         self._assign(route)
         return moved
 
     def set_capacity(self, link: int, bps: float) -> tuple[set[int], set[int]]:
-        """The busy bundles that need new rates, and the routes that are in another bundle now."""
+        """Return the busy bundles that need new rates, and the routes that are now in another bundle."""
         self.links["capacity"][link], self.links["scale"][link] = bps, scale_of(np.array(bps))
         routes = self._users.get(link, [])
         moved = {route for route in routes if self._assign(route)}
@@ -106,13 +105,13 @@ class FlowTables:
         return {b for b in bundles if self.bundles["flows"][b]}, moved
 
     def enter(self, b: int) -> None:
-        """A bundle becomes busy."""
+        """Mark a bundle as busy."""
         self._busy += 1
         if self.trunks[b]:
             self._join(self.trunks[b]).busy += 1
 
     def leave(self, b: int) -> bool:
-        """A bundle becomes idle; True if the groups were drawn anew, so that all need to be served again."""
+        """Mark a bundle as idle; return True if the groups were rebuilt, so that all need new rates."""
         self._busy -= 1
         self._left += 1
         if not self.trunks[b]:
@@ -136,10 +135,10 @@ class FlowTables:
         return list(np.flatnonzero(self.bundles["flows"]).tolist())
 
     def serve(self, now_s: float, serial: int, group: Group) -> tuple[float, list[int]]:
-        """New rates for a group; when its next flow ends, and in which bundles."""
+        """Set new rates in a group; return when its next flow ends, and in which bundles."""
         from fedsim.kernels.sharing import share, sort_in
 
-        if self._cramped:
+        if self._needs_growth:
             self._lay_out()
         tables = self.links, self.bundles
         if self.changed:
@@ -150,7 +149,7 @@ class FlowTables:
         return soonest, self._due[:due].tolist()
 
     def _assign(self, route: int) -> bool:
-        """Put a route in the bundle where it belongs; whether that is another one."""
+        """Put a route in its bundle; return whether that is another one."""
         capacity = self.links["capacity"]
         finite = [link for link in self.links_of[route] if capacity[link] < math.inf]
         trunks = tuple(link for link in finite if len(self._users[link]) > 1)
@@ -179,13 +178,13 @@ class FlowTables:
         for link in trunks:
             room = self._room.setdefault(link, [0, 0])
             room[0] += 1
-            self._cramped |= room[0] > room[1]
+            self._needs_growth |= room[0] > room[1]
 
     def _narrowest(self, links: tuple[int, ...]) -> float:
         return min((float(self.links["capacity"][link]) for link in links), default=math.inf)
 
     def _join(self, trunks: tuple[int, ...]) -> Group:
-        """Make one group of these trunks and all that they are connected to."""
+        """Make one group of these trunks and all that are connected to them."""
         parts = {id(part): part for link in trunks if (part := self.groups.get(link))}
         group = max(parts.values(), key=lambda part: len(part.links), default=Group([]))
         fresh = [Group([link]) for link in trunks if link not in self.groups]
@@ -197,8 +196,8 @@ class FlowTables:
         return group
 
     def _lay_out(self) -> None:
-        """Give every trunk's list twice the room it needs for the bundles known so far."""
-        self._cramped = False
+        """Give every trunk's list twice the space that its bundles need."""
+        self._needs_growth = False
         total = 0
         for link, room in self._room.items():
             self.links["begin"][link] = total
@@ -211,6 +210,6 @@ class FlowTables:
 
 
 def scale_of(capacity: Array) -> Array:
-    """The powers of two that make capacities whole numbers of 61 bits."""
+    """Return the powers of two that make capacities integers of 61 bits."""
     finite = np.where(np.isfinite(capacity), capacity, 1.0)
     return np.asarray(np.ldexp(1.0, np.minimum(61 - np.frexp(finite)[1], 1000)))

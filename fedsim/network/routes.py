@@ -1,4 +1,4 @@
-"""The way from every client to the server and back, and between any two nodes: least latency, or as the user says."""
+"""Routes between clients and server and between any two nodes: of least latency, or chosen by the user."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Paths:
-    """Routes, a row each: of all clients in one direction, or of the pairs of nodes that were asked for."""
+    """Routes, one row each: of all clients in one direction, or of pairs of nodes."""
 
     links: Array  # of row 0, then of row 1, ...; ideal links (infinite bandwidth) are left out
     starts: Array  # where each row's links begin, and one more
     latency_s: Array  # (rows,)
     bottleneck_bps: Array  # (rows,) the least bandwidth; inf where all links are ideal, or there are none
-    loss_factor: Array  # (rows,) by how much loss lengthens a transfer
+    loss_factor: Array  # (rows,) by which loss lengthens a transfer
 
     def __len__(self) -> int:
         return len(self.latency_s)
 
     def route(self, row: int) -> Array:
-        """The numbers of a row's links, in the order of travel."""
+        """Return the numbers of a row's links, in the order of travel."""
         return self.links[self.starts[row] : self.starts[row + 1]]
 
     @property
     def contended(self) -> bool:
-        """Whether two of the rows meet on a link."""
+        """Whether two rows share a link."""
         return bool(len(self.links) and np.bincount(self.links).max() > 1)
 
 
 def own_routes(
     routes: Mapping[Any, Sequence[Any]], numbers: dict[Any, int], server: Hashable, arcs: Arcs
 ) -> dict[int, list[Any]]:
-    """The routes that the caller chose, by client number."""
+    """Return the routes that the user chose, by client number."""
     if not isinstance(routes, Mapping):
         raise InvalidInput(f"routes={short_repr(routes)}: give a mapping of clients to lists of nodes")
     if routes and server is None:
-        raise InvalidInput("routes= lead to the server, and no node is one: mark one, or leave routes= out")
+        raise InvalidInput("routes= lead to the server, and the graph has none: mark one, or leave routes= out")
     own = {}
     for client, route in routes.items():
         try:
@@ -71,23 +71,23 @@ def own_routes(
             if (u, v) not in arcs.between or (v, u) not in arcs.between:
                 way = f"{short_repr(u)}-{short_repr(v)}"
                 raise InvalidInput(
-                    f"routes[{short_repr(client)}] needs {way} both ways: add the edge, or go another way"
+                    f"routes[{short_repr(client)}] needs {way} in both directions: add the edge, or give another route"
                 )
         own[numbers[path[0]]] = path
     return own
 
 
 class Router:
-    """Finds routes in one graph."""
+    """Shortest routes in one graph."""
 
     def __init__(self, arcs: Arcs, graph: nx.Graph) -> None:
         self._arcs, self._nodes = arcs, list(graph)
         self._index = {node: i for i, node in enumerate(graph)}
         self._tail, self._head, self._latency = arcs.tail.tolist(), arcs.head.tolist(), arcs.latency_s.tolist()
-        self._beyond: dict[bool, list[list[int]]] = {}  # by direction and node: the arcs that lead on
+        self._beyond: dict[bool, list[list[int]]] = {}  # by direction and node: the arcs away from the root
 
     def of_clients(self, numbers: dict[Any, int], server: Hashable, upward: bool, own: dict[int, list[Any]]) -> Paths:
-        """Every client's route to the server, or back."""
+        """Return every client's route to the server, or back."""
         where = {c: self._index[node] for node, c in numbers.items()}
         root = self._index[server]
         tree = self._tree(root, upward, set(where.values()))
@@ -100,15 +100,14 @@ class Router:
             if where[c] not in tree:
                 ends = (node, server) if upward else (server, node)
                 raise InvalidInput(
-                    f"client {c} has no way from {short_repr(ends[0])} to {short_repr(ends[1])}, the server: "
-                    "add edges that "
-                    "connect them"
+                    f"client {c} has no route from {short_repr(ends[0])} to {short_repr(ends[1])}: add edges "
+                    "that connect it with the server"
                 )
             ways.append(self._walk(tree, where[c], root, upward))
         return self._gather(ways)
 
     def stops(self, numbers: dict[Any, int], server: object, own: dict[int, list[Any]]) -> list[list[Any]]:
-        """The nodes that every client's route to the server passes after its own, the server the last."""
+        """Return the nodes on every client's route to the server, without its own, the server last."""
         root = self._index[server]
         tree = self._tree(root, True, {self._index[node] for node in numbers})
         found = []
@@ -120,7 +119,7 @@ class Router:
     def between(
         self, pairs: Iterable[Any], server: Hashable, numbers: dict[Any, int], own: dict[int, list[Any]]
     ) -> Paths:
-        """The routes of pairs of nodes. With the server at one end they are parts of the clients' own tree."""
+        """Return the routes of pairs of nodes; those to or from the server are the clients' own."""
         ends = ends_of(pairs, self._index)
         hub = None if server is None else self._index[server]
         client_at = {self._index[node]: c for node, c in numbers.items() if c in own}
@@ -143,14 +142,13 @@ class Router:
             else:
                 a, b = (other, root) if upward else (root, other)
                 raise InvalidInput(
-                    f"no way leads from {short_repr(self._nodes[a])} to {short_repr(self._nodes[b])}: add edges "
-                    "that connect "
-                    "them"
+                    f"no route leads from {short_repr(self._nodes[a])} to {short_repr(self._nodes[b])}: add "
+                    "edges that connect them"
                 )
         return self._gather(ways)
 
     def _tree(self, root: int, upward: bool, wanted: set[int]) -> dict[int, int]:
-        """The arcs of nodes to the next node on their way to the root, or from it, until all wanted are there."""
+        """Return the arc of each node towards the root, or from it, once all wanted nodes are reached."""
         far = self._tail if upward else self._head
         if upward not in self._beyond:
             self._beyond[upward] = [[] for _ in self._nodes]
@@ -177,7 +175,7 @@ class Router:
         return tree
 
     def _walk(self, tree: dict[int, int], at: int, root: int, upward: bool) -> list[int]:
-        """The arcs between a node and the root, in the order of travel."""
+        """Return the arcs between a node and the root, in the order of travel."""
         onward, way = (self._head if upward else self._tail), []
         while at != root:
             way.append(tree[at])
@@ -185,7 +183,7 @@ class Router:
         return way if upward else way[::-1]
 
     def _gather(self, ways: list[list[int]]) -> Paths:
-        """The columns of routes given as arcs."""
+        """Return routes given as arcs as columns."""
         arcs, rows = self._arcs, len(ways)
         row = np.repeat(np.arange(rows), [len(way) for way in ways])
         arc = np.array([arc for way in ways for arc in way], np.int64)
@@ -206,19 +204,19 @@ class Router:
 
 
 def ends_of(pairs: Iterable[Any], index: Mapping[Any, int]) -> list[tuple[int, int]]:
-    """Pairs of nodes as pairs of their places in the index."""
+    """Return pairs of nodes as pairs of their numbers in the index."""
     right = "list pairs of nodes, [(from, to), ...]"
     if isinstance(pairs, str | bytes | Mapping | range) or not isinstance(pairs, Iterable) or np.ma.is_masked(pairs):
         raise InvalidInput(f"paths({short_repr(pairs)}): {right}")
     try:
         listed = list(pairs)
-    except Exception as error:  # whatever a stranger's own iteration raises
+    except Exception as error:  # a user's own iterator may raise anything
         raise InvalidInput(f"paths({short_repr(pairs)}): {right}") from error
     ends = []
     for pair in listed:
         two = isinstance(pair, tuple | list) or (isinstance(pair, np.ndarray) and pair.ndim == 1)
         if not two or len(pair) != 2:
-            raise InvalidInput(f"paths: {short_repr(pair)} is no pair; {right}")
+            raise InvalidInput(f"paths: {short_repr(pair)} is not a pair; {right}")
         a, b = (index[known_node(index, node, "paths: the end of a message")] for node in pair)
         ends.append((a, b))
     return ends

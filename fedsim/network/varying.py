@@ -1,4 +1,4 @@
-"""Bandwidths that change in time."""
+"""Bandwidths that change over time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fedsim.checks import check_array, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.text import short_repr
 
-SLOWEST_BPS = 1e-100  # below it, transfers would last longer than floating-point numbers can say
+SLOWEST_BPS = 1e-100  # below it, the length of a transfer would overflow
 
 
 @dataclass(frozen=True, eq=False)
 class Varying:
     """A link's bandwidth in steps: bps[i] from times_s[i] on.
 
-    The first time is 0. After the last step its bandwidth stays for good or, with `period_s`, all begins again every
-    `period_s` seconds. At 0 bit/s transfers wait. Wherever a link's bandwidth is asked for, such an object may stand
-    instead of a number; flows share it exactly, their rates change at the steps.
+    The first time is 0. After the last step the bandwidth stays constant or, with `period_s`, the steps repeat every
+    `period_s` seconds. At 0 bit/s transfers wait. A `Varying` may replace the number of any link's bandwidth; the
+    rates of flows change exactly at the steps.
     """
 
     times_s: npt.ArrayLike
@@ -38,23 +38,23 @@ class Varying:
             check_array("Varying(bps)", self.bps, 1, True),
         )
         if times.shape != bps.shape or not len(times):
-            raise InvalidInput(f"Varying: {len(times)} times and {len(bps)} bandwidths; give one bandwidth a time")
+            raise InvalidInput(f"Varying: {len(times)} times and {len(bps)} bandwidths; give one bandwidth per time")
         if times[0] != 0.0:
             raise InvalidInput(f"Varying(times_s[0]={times[0]:g}): the first bandwidth begins at 0; give 0 there")
         if not (np.diff(times) > 0).all():
             i = int(np.argmin(np.diff(times) > 0)) + 1
             raise InvalidInput(f"Varying(times_s[{i}]={times[i]:g}) follows {times[i - 1]:g}: give times that rise")
         for i in np.flatnonzero((bps < SLOWEST_BPS) & (bps != 0.0)).tolist():
-            raise InvalidInput(f"Varying(bps[{i}]={bps[i]:g}): give bit/s, or 0 where nothing gets through")
+            raise InvalidInput(f"Varying(bps[{i}]={bps[i]:g}): give bit/s, or 0 for no transfer")
         if self.period_s is not None:
             period = check_positive(
-                "Varying(period_s={!r})", self.period_s, remedy="give seconds, or None: no repetition"
+                "Varying(period_s={!r})", self.period_s, remedy="give seconds, or None for no repetition"
             )
             if period <= times[-1]:
                 raise InvalidInput(f"Varying(period_s={period:g}): the last step is at {times[-1]:g} s; repeat later")
             object.__setattr__(self, "period_s", period)
             if not bps.any():
-                raise InvalidInput("Varying: all bandwidths are 0, so nothing ever gets through; raise one")
+                raise InvalidInput("Varying: all bandwidths are 0, so that transfers never end; give a positive one")
         elif bps[-1] == 0.0:
             raise InvalidInput("Varying: the last bandwidth is 0 and stays, so transfers never end; give period_s=")
         for name, column in (("times_s", times), ("bps", bps)):
@@ -63,21 +63,21 @@ class Varying:
 
     @property
     def mean_bps(self) -> float:
-        """Over a period; without one, the bandwidth that stays."""
+        """The mean over a period; without a period, the last bandwidth."""
         times, bps = np.asarray(self.times_s), np.asarray(self.bps)
         if self.period_s is None:
             return float(bps[-1])
         return float(np.diff(times, append=self.period_s) @ bps / self.period_s)
 
     def steps(self, from_s: float) -> Iterator[tuple[float, float]]:
-        """(time, bandwidth): first what holds at `from_s`, then every change after it, in order."""
+        """Yield (time, bandwidth): the bandwidth at `from_s`, then every later change, in order."""
         times: Array = np.asarray(self.times_s)
         rows = list(zip(times.tolist(), np.asarray(self.bps).tolist(), strict=True))
         period = self.period_s
         cycle = 0.0 if period is None else max(0.0, math.floor(from_s / period) - 1.0)
         now = rows[0][1] if period is None or cycle == 0.0 else rows[-1][1]
         while True:
-            begin = 0.0 if period is None else cycle * period  # a product, so that errors do not add up
+            begin = 0.0 if period is None else cycle * period  # a product, so that rounding errors do not add up
             for time, bps in rows:
                 if begin + time > from_s:
                     if now is not None:
@@ -93,14 +93,14 @@ class Varying:
             yield from_s, now
 
     def at(self, time_s: float) -> float:
-        """The bandwidth at a time."""
+        """Return the bandwidth at a time."""
         return next(self.steps(time_s))[1]
 
 
 def means_of(bandwidths: Any) -> tuple[Any, dict[int, Varying]]:
-    """Bandwidths as numbers, the mean of each that varies; and those that do, by their places.
+    """Return bandwidths as numbers, the mean of each that varies, and the varying ones by position.
 
-    Only in lists, tuples and arrays of objects are any looked for; what else it may be, others refuse.
+    Other types than lists, tuples and arrays of objects are returned unchanged, to be refused by the caller.
     """
     if isinstance(bandwidths, Varying):
         return [bandwidths.mean_bps], {0: bandwidths}
@@ -112,11 +112,11 @@ def means_of(bandwidths: Any) -> tuple[Any, dict[int, Varying]]:
 
 
 class RateSteps:
-    """When the bandwidths change of those links that flows are on."""
+    """The times at which the bandwidths of links in use change."""
 
     def __init__(self, varying: Mapping[int, Varying]) -> None:
         if not isinstance(varying, Mapping) or not all(isinstance(v, Varying) for v in varying.values()):
-            raise InvalidInput(f"varying={short_repr(varying)}: give a mapping of links to topologies.Varying")
+            raise InvalidInput(f"varying={short_repr(varying)}: give a mapping of links to fs.network.Varying")
         self._varying = varying
         self._users = dict.fromkeys(varying, 0)
         self._taken = dict.fromkeys(varying, 0)  # how often each has come into use
@@ -124,7 +124,7 @@ class RateSteps:
         self._queue: list[tuple[float, int, float, int]] = []  # heap of (time, link, bandwidth, taken)
 
     def take(self, now_s: float, links: Iterable[int]) -> list[tuple[int, float]]:
-        """A flow sets out over these links: those that come into use, and their bandwidths now."""
+        """Add a flow over these links; return those that were not in use, and their bandwidths now."""
         fresh = []
         for link in links:
             if link in self._varying:
@@ -137,20 +137,20 @@ class RateSteps:
         return fresh
 
     def release(self, links: Iterable[int]) -> None:
-        """A flow over these links is over."""
+        """Remove a flow over these links."""
         for link in links:
             if link in self._varying:
                 self._users[link] -= 1
 
     def next_s(self) -> float:
-        """When the next bandwidth changes; inf where none does."""
+        """Return when the next bandwidth changes, inf if none does."""
         queue = self._queue
         while queue and (not self._users[queue[0][1]] or self._taken[queue[0][1]] != queue[0][3]):
             heappop(queue)
         return queue[0][0] if queue else math.inf
 
     def due(self, now_s: float) -> list[tuple[int, float]]:
-        """The links whose bandwidths have changed by now, and to what."""
+        """Return the links whose bandwidths have changed by now, and their bandwidths."""
         changed = []
         while self.next_s() <= now_s:
             _, link, bps, _ = heappop(self._queue)

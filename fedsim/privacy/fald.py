@@ -1,4 +1,4 @@
-"""FA-LD's privacy: the theorem of its paper, and what the accountant has to know about a visit.
+"""Privacy of FA-LD: the theorem of its paper, and the mechanism of a visit.
 
 `guarantee` is theorem G.3 of Deng, Zhang, Ma, Song and Lin (UAI 2024), whose scheme II is theorem 6.1, as
 printed:
@@ -46,18 +46,17 @@ def guarantee(
     delta1: float = 0.0,
     delta2: float = 0.0,
 ) -> Guarantee:
-    """The theorem for a whole run of which nobody sees who is drawn.
+    """Return the guarantee of the theorem for a complete run with secret participation.
 
-    `weights` are all clients' p_c, of whom `drawn` take part in a round; everybody is scheme "II" with
-    `drawn` = N. `sensitivity` bounds |grad l(theta; x) - grad l(theta; x')| over all theta and rows,
-    `fraction` is the share of its rows in a client's minibatch. `delta1` and `delta2` pay for advanced
-    composition within a round and over rounds; 0 stands for plain sums. Where the step size varies, give the
-    largest.
+    `weights` are all clients' p_c, of which `drawn` take part in a round; full participation is scheme "II" with
+    `drawn` = N. `sensitivity` bounds |grad l(theta; x) - grad l(theta; x')| over all theta and rows, `fraction` is the
+    fraction of a client's rows in a minibatch. `delta1` and `delta2` are the cost of advanced composition within a
+    round and over rounds; 0 stands for plain sums. For varying step sizes give the largest.
     """
     where = "privacy.fald.guarantee"
     p = check_array(f"{where}(weights)", weights, 1, finite=True)
     if not p.size or p.min() <= 0 or p.max() > 1:
-        raise InvalidInput(f"{where}(weights={short_str(weights)}): all clients' p_c, above 0 and at most 1")
+        raise InvalidInput(f"{where}(weights={short_str(weights)}): give all clients' p_c, above 0 and at most 1")
     smallest, largest = float(p.min()), float(p.max())
     check_choice(f"{where}(scheme={{!r}})", scheme, ("I", "II"), "'I' draws with replacement, 'II' without")
     local_steps, rounds = (
@@ -95,9 +94,9 @@ def guarantee(
     limit = fraction**2 * noise * smallest / sensitivity / sensitivity / math.log(1.25 / delta0)
     notes = []
     if step_size > limit:
-        notes.append(f"the theorem asks for a step_size of at most {limit:.3g}, not {step_size:.3g}")
+        notes.append(f"the theorem requires a step_size of at most {limit:.3g}, not {step_size:.3g}")
     if delta >= 1:
-        notes.append(f"delta = {delta:.2g} promises nothing: it must stay below 1")
+        notes.append(f"delta = {delta:.2g} guarantees nothing: it must be below 1")
     return Guarantee(epsilon, delta, base, step_size <= limit, "; ".join(notes))
 
 
@@ -112,20 +111,20 @@ def mechanism(
     temperature: float = 1.0,
     correlation: float = 0.0,
 ) -> Mechanism:
-    """A visit for the accountant: K Gaussian mechanisms, each on a fresh minibatch of `used` rows.
+    """Return the mechanism of a visit: K Gaussian mechanisms, each on a new minibatch of `used` rows.
 
     Substituting a row moves a step by at most eta Delta n_c / (m_c p_c) (53), against private noise of standard
-    deviation sqrt(2 eta tau (1 - rho^2) / p_c). The shared noise hides nothing: everybody knows it.
+    deviation sqrt(2 eta tau (1 - rho^2) / p_c). The shared noise is public and gives no privacy.
     """
     if sensitivity is None:
         raise InvalidInput(
-            "privacy.spent(sensitivity=None): FALD does not clip; give the most by which the gradient of a "
-            "row's loss changes with another row in its place, that is twice its largest norm"
+            "privacy.spent(sensitivity=None): FALD does not clip; give the largest change of the gradient of a "
+            "row's loss when the row is substituted, that is twice its largest norm"
         )
     check("privacy.spent", math.inf, sensitivity=sensitivity)
     rows, used = np.asarray(sizes), np.asarray(used)
     own = 2 * temperature * (1 - correlation**2) * np.asarray(weights, float)
-    with np.errstate(over="ignore"):  # a sensitivity of next to nothing: infinitely well hidden
+    with np.errstate(over="ignore"):  # a tiny sensitivity gives an infinite multiplier
         multiplier = used / rows * np.sqrt(own) / sensitivity  # at a step size of 1
 
     def scales(round: int) -> Array:
@@ -136,7 +135,7 @@ def mechanism(
 
 
 def _drawn(s: int, draws: int, p: float, visit: float) -> float:
-    """C(S, s) p^s (1 - p)^(S-s) (e^visit - 1) / (e^(visit/s) - 1), whose factors leave the floats."""
+    """Return C(S, s) p^s (1 - p)^(S-s) (e^visit - 1) / (e^(visit/s) - 1), computed in logarithms against overflow."""
     if p == 1 and s < draws:
         return 0.0
     log = math.lgamma(draws + 1) - math.lgamma(s + 1) - math.lgamma(draws - s + 1) + s * math.log(p)

@@ -1,11 +1,8 @@
-"""Who has given away how much: kept up to date from the uploads that really began, visit by visit.
+"""The privacy ledger: each client's epsilon from the uploads that began, visit by visit.
 
-A visit counts once a bit of its reply is on the uplink, whether the reply arrives, breaks off, comes too late
-or is thrown away: it was said, and somebody may have heard it. The visits of a client compose. Clients do
-not, for a row lives on one client only and the others' replies depend on it through the broadcasts alone;
-hence the worst client.
-
-`spent`, the metric behind the column "epsilon"; `compare`, a paper's promise beside the accountant's.
+A visit counts once a bit of its reply is on the uplink, whether the reply arrives, is cut, is late or is discarded: it
+may have been observed. The visits of a client compose. Clients do not, since a row is on one client only and other
+replies depend on it through the broadcasts alone; so the worst client counts.
 """
 
 from __future__ import annotations
@@ -27,10 +24,10 @@ LIMIT_BYTES = 8_000_000_000
 
 
 class Ledger:
-    """The accounts of all clients in all replicas. What an entry costs follows the uploads, not the population.
+    """The privacy loss of all clients in all replicas. The cost of an entry depends on the uploads, not the population.
 
-    With the same noise in all rounds visits are counted, and the largest count of each kind of client decides.
-    Otherwise every client's Renyi divergences are summed, which is right whoever took part when.
+    With the same noise in all rounds, visits are counted, and the largest count of each kind of client decides.
+    Otherwise every client's Renyi divergences are summed.
     """
 
     def __init__(self, mechanism: Mechanism, replicas: int, delta: float) -> None:
@@ -39,17 +36,17 @@ class Ledger:
         size = 0 if mechanism.constant else math.prod(shape) * ORDERS.nbytes
         if size > LIMIT_BYTES:
             raise InvalidInput(
-                f"privacy.spent: noise that varies by round takes {size / 1e9:.0f} GB of accounts for "
+                f"privacy.spent: noise that varies by round takes {size / 1e9:.0f} GB for "
                 f"{mechanism.clients:,} clients in {replicas} replicas; use a constant step size, or run fewer "
                 "replicas at a time, such as replicas=range(0, 1)"
             )
-        self.visits = np.zeros(shape, np.int64)  # pages come on use
+        self.visits = np.zeros(shape, np.int64)  # memory is allocated on first use
         self._most = np.zeros((replicas, mechanism.kinds), np.int64)
         self._rdp: Array | None = None if mechanism.constant else np.zeros((*shape, len(ORDERS)))
         self._worst = np.zeros(replicas)
 
     def add(self, replica: Array, client: Array, round: Numbers) -> None:
-        """Enter uploads that began: replicas (m,) by position, clients (m,), the round they started from."""
+        """Add uploads that began: replicas (m,) by position, clients (m,), the round they started from."""
         if not len(client):
             return
         kinds, many = self.mechanism.kind, self.mechanism.clients
@@ -70,32 +67,32 @@ class Ledger:
         np.maximum.at(self._worst, replicas, to_epsilon(rdp, self.delta))
 
     def epsilon(self) -> Array:
-        """The worst client's epsilon so far, (replicas,)."""
+        """Return the worst client's epsilon so far, (replicas,)."""
         return self._worst.copy()
 
     def discard(self, replicas: Array, before: Array) -> None:
-        """Go back to the epsilon (all replicas,) before a round that ended these replicas and does not count."""
+        """Restore the epsilon (all replicas,) before a round that stopped these replicas and does not count."""
         self._worst[replicas] = before[replicas]
 
     def state(self) -> Arrays:
-        """What a checkpoint has to keep."""
+        """Return the state for a checkpoint."""
         out = {"visits": self.visits, "most": self._most, "worst": self._worst}
         return out if self._rdp is None else out | {"rdp": self._rdp}
 
     def restore(self, state: Arrays) -> None:
-        """Take up where a checkpoint left off."""
+        """Restore the state of a checkpoint."""
         self.visits, self._most, self._worst = state["visits"], state["most"], state["worst"]
         self._rdp = state.get("rdp")
 
 
 def _pairs(first: Array, second: Array, many: int) -> tuple[Array, Array, Array]:
-    """The different pairs, sorted, and how often each occurs; `second` is below `many`."""
+    """Return the distinct pairs, sorted, and how often each occurs; `second` is below `many`."""
     pairs, times = np.unique(first * many + second, return_counts=True)
     return pairs // many, pairs % many, times
 
 
 class LedgerView(Protocol):
-    """What the metric sees: the ledger that `Spent.ledger` made, with every upload so far entered."""
+    """What the metric sees: the ledger that `Spent.ledger` made, with all uploads so far."""
 
     @property
     def ledger(self) -> Ledger: ...
@@ -103,17 +100,19 @@ class LedgerView(Protocol):
 
 @dataclass(frozen=True)
 class Spent:
+    """The epsilon of the worst client, from the ledger."""
+
     delta: float
     sensitivity: float | None = None
     columns: ClassVar[tuple[str, ...]] = ("epsilon",)
     per_replica: ClassVar[bool] = True
 
     def ledger(self, algorithm: AlgorithmLike, problem: ProblemLike, replicas: int) -> Ledger:
-        """An empty ledger for a run of this algorithm."""
+        """Return an empty ledger for a run of this algorithm."""
         if not isinstance(algorithm, PrivacyMechanism):
             raise InvalidInput(
-                f"privacy.spent: {type(algorithm).__name__} does not say what noise hides a client's rows; use "
-                "FALD or PrivateFedPAQ, or give it a method mechanism(problem, sensitivity)"
+                f"privacy.spent: {type(algorithm).__name__} has no privacy mechanism; use FALD or "
+                "PrivateFedPAQ, or give it a method mechanism(problem, sensitivity)"
             )
         return Ledger(algorithm.mechanism(problem, self.sensitivity), replicas, self.delta)
 
@@ -122,11 +121,11 @@ class Spent:
 
 
 def spent(delta: float, sensitivity: float | None = None) -> Spent:
-    """The epsilon, at this delta, of the client that has given away most so far: a column of `rounds`.
+    """Return the metric of the worst client's epsilon so far, at this delta: a column of `rounds`.
 
-    It follows who really took part and how often. `sensitivity`, for algorithms that do not clip, is the most
-    by which another row can change the gradient of a row's loss; nothing checks it, and where the true one is
-    larger so is the true epsilon.
+    It depends on the actual participation. `sensitivity`, for algorithms that do not clip, is the largest change of
+    the gradient of a row's loss when the row is substituted; it is not checked, and a larger true sensitivity means a
+    larger true epsilon.
     """
     check("privacy.spent", 1, delta=delta)
     if sensitivity is not None:
@@ -136,26 +135,18 @@ def spent(delta: float, sensitivity: float | None = None) -> Spent:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two accounts of the same noise, at the paper's delta."""
+    """The guarantee of a paper and the epsilon of the accountant, at the paper's delta."""
 
     paper: Guarantee
     accountant: float  # epsilon
-    visits: int  # that the accountant was told of
+    visits: int  # in the accountant's epsilon
 
 
 def compare(paper: Guarantee, mechanism: Mechanism, visits: int) -> Comparison:
-    """A paper's promise beside the accountant's, for the worst client if it visits in the first rounds.
+    """Return a paper's guarantee and the accountant's epsilon for the worst client, visited in the first rounds.
 
-    FA-LD's theorem speaks of a run before it is known who is drawn. It gains about S / N from that secret,
-    which nobody grants who sees the uploads come in, and loses by composing (epsilon, delta) pairs and by
-    holding only up to a largest step size. The accountant is told `visits`, grants no secret and adds Renyi
-    divergences; either may come out smaller. Scheme I's delta charges (d0 / 1.25)^(1/s^2) for a client drawn
-    s times, which is seldom small.
-
-    Private FedPAQ promises something of one visit: compare it with visits=1, and find with more what its
-    rounds add up to. Its noise is made for 4 eta E C where 2 eta E C is enough, so that the accountant finds
-    it twice as strong as needed; and it has an answer also where epsilon / (2 g) > 1 and the paper's proof
-    has none.
+    The two differ for the reasons listed at `fs.privacy`. Private FedPAQ guarantees an epsilon for one visit: compare
+    it with visits=1; more visits give the epsilon of as many rounds.
     """
     check_mechanism("compare", mechanism)
     if not isinstance(paper, Guarantee):

@@ -13,6 +13,7 @@ from fedsim.rules.draws import NO_SLOWDOWN
 
 if TYPE_CHECKING:
     from fedsim.protocols.algorithms import Rng
+    from fedsim.rng import Draws
 
 
 class SlowdownColumns(NamedTuple):
@@ -123,3 +124,24 @@ class HasAvailability(Protocol):
     """Devices that are not always online."""
 
     def next_available(self, clients: Array, now_s: Array, rng: Rng) -> Array: ...
+
+
+class Availability(Protocol):
+    """Online periods; `rng` has one row per client, the same in every call: (seed, replica, client)."""
+
+    @property
+    def clients(self) -> int | None: ...  # rows of its table, None for any number of clients
+
+    def next_available(self, clients: Array, now_s: Array, rng: Draws) -> Array: ...
+
+    def available_until(self, clients: Array, now_s: Array, rng: Draws) -> Array: ...
+
+    def describe(self) -> str: ...
+
+
+class Slowdown(Protocol):
+    """A factor on the compute time of a visit."""
+
+    def factor(self, rng: Draws) -> Array: ...  # (rows,)
+
+    def describe(self) -> str: ...

@@ -76,7 +76,7 @@ class OfTheta(Protocol):
 class Warns(Protocol):
     """A metric that warns where its value is unreliable."""
 
-    def doubts(self, view: MetricView, value: float, replicas: int) -> list[str]:
+    def warnings(self, view: MetricView, value: float, replicas: int) -> list[str]:
         """Return warnings, a sentence each, about the last value that was not NaN (NaN: there was none).
 
         It came from `replicas` replicas. Called once, at the end of a run.

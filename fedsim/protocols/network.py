@@ -77,7 +77,7 @@ class NetworkModel(NetworkLike, Protocol):
         )
 
     def paths(self, pairs: object) -> Any:
-        """Return the routes between pairs of nodes, a row each, as `fedsim.network.Paths`, for tiers and gossip."""
+        """Return the routes between pairs of nodes as `fedsim.network.routes.Paths`, for tiers and gossip."""
         raise InvalidInput(
             f"{type(self).__name__} has no paths(pairs), the routes of messages between sites; write it, or "
             "use fs.Network(graph)"

@@ -1,9 +1,10 @@
-"""Whether the chances that generalised QLSD divides by are those with which messages really arrive.
+"""The probabilities that generalised QLSD divides by, compared with those of the scenario.
 
-1 / p_i is right for the p_i of the run alone: any other number biases every sample. Where the policy and the devices
-settle the chance, it must be that one; where they only bound it (a deadline, devices that go offline), it must not be
-above; where they say nothing (buffered rounds, a policy of one's own), it is taken on trust. A policy that draws a
-number of clients among those online is refused where devices go offline: its chances depend on who else is online.
+Dividing by anything but the probability that a client's message arrives biases every sample. Where the policy and the
+devices determine that probability, `activity` must equal it; where they only bound it (a deadline, devices that go
+offline), `activity` must not exceed the bound; where they give neither (buffered rounds, a user's own policy),
+`activity` is not checked. A policy that selects a number of clients among those online is refused where devices go
+offline: its probabilities depend on which other clients are online.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def check_activity(
     weights: Array,
     count: Array,
 ) -> None:
-    """Refuse an `activity` that is surely not the chance of arrival.
+    """Refuse an `activity` that is not the probability of arrival.
 
     A client is one of `count` clients at its server or edge, (clients,), and weighs `weights` among them.
     """
@@ -38,29 +39,29 @@ def check_activity(
     clients = problem.clients
     if policy.size is not None and devices is not None and not devices.always_available:
         raise InvalidInput(
-            f"{name}(weighting='inverse') with devices that go offline: a client's chance to be drawn depends on who "
-            "else is online; choose weighting='count' without activity, or bernoulli(p)"
+            f"{name}(weighting='inverse') with devices that go offline: the probability that a client is selected "
+            "depends on which others are online; choose weighting='count' without activity, or bernoulli(p)"
         )
     asked = policy.chance(weights, count)
     if asked is None:
         return
-    selected, settled = asked
+    selected, exact = asked
     lost, sure = _lost(devices, clients)
-    settled, chance = settled and sure, selected * (1 - lost)
+    exact, chance = exact and sure, selected * (1 - lost)
     p = np.broadcast_to(np.asarray(given, float), (clients,))
-    wrong = np.abs(p - chance) > NEAR * chance if settled else p > chance * (1 + NEAR)
+    wrong = np.abs(p - chance) > NEAR * chance if exact else p > chance * (1 + NEAR)
     if not wrong.any():
         return
     c = int(np.argmax(wrong))
-    why = f"client {c}'s message arrives with probability {'' if settled else 'at most '}{chance[c]:.6g} here"
+    why = f"client {c}'s message arrives with probability {'' if exact else 'at most '}{chance[c]:.6g} here"
     raise InvalidInput(
         f"{name}(activity={p[c]:.6g}): {why}, and dividing by another number biases every sample; "
-        f"set activity={_suggested(chance)}, or weighting='count' without activity"
+        f"set activity={_written(chance)}, or weighting='count' without activity"
     )
 
 
 def _lost(devices: DeviceModel | None, clients: int) -> tuple[Array | float, bool]:
-    """The clients' chances that a visit is lost, and whether that is all that can happen to them."""
+    """Return the probabilities that visits are lost, and whether visits can be lost in no other way."""
     if devices is None:
         return 0.0, True
     dropout = devices.dropout_of(np.arange(clients))
@@ -69,7 +70,7 @@ def _lost(devices: DeviceModel | None, clients: int) -> tuple[Array | float, boo
     return 0.0, devices.reliable and devices.always_available
 
 
-def _suggested(chance: Array) -> str:
+def _written(chance: Array) -> str:
     if np.ptp(chance) == 0:
         return f"{chance[0]:.6g}"
     return f"({chance[0]:.4g}, {chance[1]:.4g}, ...), one per client"

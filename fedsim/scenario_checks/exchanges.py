@@ -1,4 +1,4 @@
-"""What an exchange refuses, before anything starts: one sentence for each kind of mistake."""
+"""Checks of the exchange: parts of a scenario that do not work over tiers or gossip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, TiersExchange
 from fedsim.rules.closing import WHEN_ALL_ENDED, Closing, counts_replies
 from fedsim.rules.selection import ALL
-from fedsim.scenario_checks import written
+from fedsim.scenario_checks import call_of
 
 if TYPE_CHECKING:
     from fedsim.protocols import Policy
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 def check_graph(scenario: Scenario) -> None:
-    """Whether every client has a node where there is no server."""
+    """Refuse a gossip graph whose nodes are not the clients."""
     exchange, clients = scenario.exchange, scenario.problem.clients
     if isinstance(exchange, Gossip) and exchange.sites != clients:
         raise InvalidInput(
-            f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client its node"
+            f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client a node"
         )
 
 
 def check_exchange(scenario: Scenario) -> None:
-    """Whether the scenario's parts can work over its exchange."""
+    """Refuse parts that do not work over the scenario's exchange."""
     if isinstance(scenario.exchange, Gossip):
         _check_gossip(scenario, scenario.exchange)
         return
     algorithm = scenario.parts.algorithm
     name = type(scenario.algorithm).__name__
     if algorithm.needs_gossip:
-        raise InvalidInput(f"{name} has no server's step: run it with exchange=fs.exchanges.gossip(graph)")
+        raise InvalidInput(f"{name} has no server step: run it with exchange=fs.exchanges.gossip(graph)")
     if isinstance(scenario.exchange, TiersExchange):
         _check_tiers(scenario, scenario.exchange, name)
 
@@ -43,15 +43,15 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
     policy, algorithm = scenario.parts.policy, scenario.parts.algorithm
     if policy.asynchronous:
         raise InvalidInput(
-            "participation.buffered over tiers: an edge's round has no close there; take full(), uniform() or the like"
+            "participation.buffered over tiers: edges need synchronous rounds; use full(), uniform() or first()"
         )
     least = int(scenario.sites.size.min())
     size = None if policy.weighting == "multiplicity" else policy.size  # repeats count there
     for asked in (size, policy.at_least, policy.replies if policy.replies > 1 else None):
         if asked is not None and asked > least:
             raise InvalidInput(
-                f"{written(policy)} asks for {asked} clients, and an edge has only {least}: every "
-                f"edge asks its own; ask for at most {least}"
+                f"{call_of(policy)} selects {asked} clients at every edge, and an edge has only {least}; "
+                f"use at most {least}"
             )
     if algorithm.sums:
         if exchange.every != 1:
@@ -64,15 +64,15 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
         per_edge = policy.size is not None or (rule is not None and counts_replies(rule))
         if algorithm.activity is None and per_edge and most > least:
             raise InvalidInput(
-                f"{written(policy)} over tiers with {name}: each edge asks for the same number of its {least} to "
+                f"{call_of(policy)} over tiers with {name}: each edge selects the same number of its {least} to "
                 f"{most} clients, so that those of small edges are received more often and count more; make edges of "
                 "equal size, use full() or bernoulli(p), or QLSD(weighting='inverse', activity=...)"
             )
         return
     if not algorithm.averages and algorithm.merge is None:
         raise InvalidInput(
-            f"{name} over tiers: averages of what its edges made are not what a star makes of the same replies; take "
-            "the star, or FALD or FedAvg"
+            f"{name} over tiers: an average of its edges' models is not what a star makes of the same replies; use "
+            "a star, FALD or FedAvg"
         )
     edges, clients = scenario.sites.weights, np.bincount(scenario.sites.site_of)
     share = clients / clients.sum()
@@ -86,13 +86,13 @@ def _check_tiers(scenario: Scenario, exchange: TiersExchange, name: str) -> None
     if set(state) != {"theta"} and algorithm.merge is None:
         more = ", ".join(sorted(set(state) - {"theta"}))
         raise InvalidInput(
-            f"{name} over tiers: its servers hold {more} besides theta, and it does not say how a cloud would merge "
-            "them; give it merge(states, weights), or take FALD or FedAvg"
+            f"{name} over tiers: its servers have {more} besides theta, and it has no rule for a cloud to merge "
+            "them; give it merge(states, weights), or use FALD or FedAvg"
         )
     if policy.history and "loss" in algorithm.local_only and exchange.every > 1:
         raise InvalidInput(
-            f"{type(policy.wrapped).__name__} looks at losses, which edges that run ahead of each other do not know in "
-            "time; set every=1"
+            f"{type(policy.wrapped).__name__} reads losses, which are not available in time where edges run "
+            "ahead of each other; set every=1"
         )
 
 
@@ -102,17 +102,19 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
     if not scenario.parts.algorithm.any_mixing and np.ptp(exchange.weights) > 1e-12:
         raise InvalidInput(
             f"{name} over gossip: the mixing counts client {int(np.argmax(exchange.weights))} more than others, and "
-            f"{name} is not written to divide by job.weight; give a doubly stochastic mixing, or set any_mixing = True "
+            f"{name} does not divide by job.weight; give a doubly stochastic mixing, or set any_mixing = True "
             "on a class that divides"
         )
     rule = closing_rule(policy)
     if rule is None:
         raise InvalidInput(
-            f"{written(policy)} over gossip: nobody is selected there; take full(), first(K) "
+            f"{call_of(policy)} over gossip: no client is selected there; use full(), first(k) "
             "or deadline(seconds), which close a site's round over its neighbours"
         )
     if policy.size is not None or policy.at_least is not None:
-        raise InvalidInput(f"{written(policy)} over gossip: a site hears its neighbours; leave of= and at_least= out")
+        raise InvalidInput(
+            f"{call_of(policy)} over gossip: a site waits for its neighbours; leave of= and at_least= out"
+        )
     if scenario.broadcast_to is not None:
         raise InvalidInput(
             f"broadcast_to={scenario.broadcast_to!r} over gossip: nothing is broadcast there; leave it out"
@@ -121,12 +123,12 @@ def _check_gossip(scenario: Scenario, exchange: Gossip) -> None:
     losses = devices is not None and not (devices.reliable and devices.always_available)
     if scenario.parts.algorithm.lossless and (losses or rule.code != WHEN_ALL_ENDED):
         raise InvalidInput(
-            f"{name} loses its way where a message is lost: take full() and devices that neither drop out nor go off"
+            f"{name} is wrong where a message is lost: use full() and devices that neither drop out nor go offline"
         )
 
 
 def closing_rule(policy: Policy) -> Closing | None:
-    """Return the rule by which a policy closes a round over all clients that there are; None: it selects some."""
+    """Return the rule by which a policy closes a round over all clients; None if it selects some of them."""
     columns = policy.to_columns()
     if columns is None or policy.asynchronous:
         return None

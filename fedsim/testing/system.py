@@ -53,7 +53,10 @@ def check_policy(policy: PolicyLike, problem: ProblemLike) -> list[str]:
         "a replica alone is not the replica among others: replica 2 of 3 has other rounds when it runs by itself",
     )  # fmt: skip
     if as_policy(policy).batched:  # on the compiled clock `select` serves all replicas in one call
-        away = {"network": star(problem.clients, 1e5, 1e5, 0.01), "devices": lognormal(0.1, 1.0, dropout=0.2)}
+        away = {
+            "network": star(problem.clients, uplink_bps=1e5, downlink_bps=1e5, latency_s=0.01),
+            "devices": lognormal(0.1, sigma=1.0, dropout=0.2),
+        }
         slow, quick = run(scenario(3, **away), clock="simpy"), _compiled(scenario(3, **away))
         columns = ["closed_s", "selected", "arrived", "dropped", "late", "uplink_bits"]
         promise(

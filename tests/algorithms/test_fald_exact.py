@@ -113,7 +113,7 @@ def test_uniform_selection_of_unequal_clients_has_the_exact_moments():
     weights = moments.uniform_subsets(clients.p, 3, lambda members: members / members.sum())
     law = moments.fald(clients, weights, lambda t: ETA, 5, 20, 1.0, 0.0, START)
     samples = simulate(
-        problem_of("unbalanced"), fs.participation.uniform(3, "normalised"), 20, step_size=ETA, local_steps=5
+        problem_of("unbalanced"), fs.participation.uniform(3, weighting="normalised"), 20, step_size=ETA, local_steps=5
     )
     check(samples, law, (1, 5, 20))
 
@@ -131,7 +131,7 @@ def test_weights_that_do_not_sum_to_one_are_refused_for_samplers(name):
     with pytest.raises(fs.errors.InvalidInput, match=rf"uniform\(3, weighting='scaled'\) with {name}: .*{why}"):
         fs.Scenario(
             problem=problem_of("unbalanced"), algorithm=SAMPLERS[name], budget=fs.Budget(rounds=2),
-            participation=fs.participation.uniform(3, "scaled"),
+            participation=fs.participation.uniform(3, weighting="scaled"),
         )  # fmt: skip
 
 

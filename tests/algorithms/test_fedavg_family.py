@@ -16,7 +16,7 @@ from oracles import moments
 from strategies.rows import DIM, START, client_data
 
 import fedsim as fs
-from fedsim import participation, rng
+from fedsim import participation, protocols, rng
 from fedsim.algorithms.fedavg import FedAvg, distributed_sgd
 from fedsim.algorithms.fedpaq import FedPAQ
 from fedsim.algorithms.private_fedpaq import PrivateFedPAQ
@@ -162,7 +162,7 @@ def test_a_round_without_replies_keeps_the_model():
 
 
 @dataclass(frozen=True)
-class Declared(participation.Received):
+class Declared(protocols.Received):
     """Arrivals that say which policy they came by."""
 
     policy: Any = None
@@ -171,7 +171,7 @@ class Declared(participation.Received):
 WEIGHTS = {
     "full": (participation.full(), [0.2, 0.3, 0.5]),
     "uniform": (participation.uniform(3), [0.2, 0.3, 0.5]),
-    "uniform, scaled": (participation.uniform(3, "scaled"), [0.1 * 5 / 3, 0.15 * 5 / 3, 0.25 * 5 / 3]),
+    "uniform, scaled": (participation.uniform(3, weighting="scaled"), [0.1 * 5 / 3, 0.15 * 5 / 3, 0.25 * 5 / 3]),
     "with replacement": (participation.with_replacement(4), [0.25, 0.5, 0.25]),
     "deadline": (participation.deadline(1.0), [0.2, 0.3, 0.5]),
 }

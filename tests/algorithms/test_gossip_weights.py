@@ -204,7 +204,7 @@ def test_what_would_miss_the_target_is_refused_in_one_sentence(name):
 def test_matrices_that_connect_the_sites_only_in_turn_are_accepted():
     assert exchange([PAIRS, MIDDLE]).weights.tolist() == [0.25] * 4
     weighed = [W @ W, np.eye(4)]
-    with pytest.raises(InvalidInput, match="does not connect"):  # two steps away on a path
+    with pytest.raises(InvalidInput, match="has no such edge"):  # two steps away on a path
         exchange(weighed)
     np.testing.assert_allclose(exchange([W, (W + np.eye(4)) / 2, np.eye(4)]).weights, PI, atol=1e-12)
     scenario(Scaled(), 2)

@@ -61,7 +61,7 @@ SCHEMES = {
     "II": (P, participation.uniform(3), moments.uniform_subsets(P, 3, lambda members: members * 6 / 3)),
     "II, said": (
         P,
-        participation.uniform(3, "scaled"),
+        participation.uniform(3, weighting="scaled"),
         moments.uniform_subsets(P, 3, lambda members: members * 6 / 3),
     ),
 }

@@ -246,7 +246,7 @@ def fsgld(problem, policy, devices=None, **more):
 
 
 @pytest.mark.parametrize("problem, policy, devices", [
-    (SPREAD, participation.uniform(2, "normalised"), None),
+    (SPREAD, participation.uniform(2, weighting="normalised"), None),
     (SPREAD, participation.uniform(2), None),
     (SPREAD, participation.bernoulli(0.5), None),
     (EVEN, participation.bernoulli(0.5), None),

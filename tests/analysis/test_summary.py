@@ -146,8 +146,8 @@ def network(**attributes: float) -> fs.Network:
 
 def test_networks_of_all_kinds_pass_the_contract() -> None:
     for one in (
-        network(), network(loss=0.1), fs.topologies.star(4, uplink_bps=1e6), fs.topologies.ring(5, 1e6),
-        fs.topologies.multiple_access(4, 1e6), fs.topologies.star(1),
+        network(), network(loss=0.1), fs.topologies.star(4, uplink_bps=1e6), fs.topologies.ring(5, bandwidth_bps=1e6),
+        fs.topologies.multiple_access(4, capacity_bps=1e6), fs.topologies.star(1),
     ):  # fmt: skip
         assert len(fs.testing.check(one)) >= 9
 

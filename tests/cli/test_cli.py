@@ -239,7 +239,7 @@ def test_facts_that_a_docstring_lacks_are_empty() -> None:
         ("run mean.py --set local_steps=-5", r"mean\.py:\d+: FALD\(local_steps=-5\)"),
         ("run mean.py --set local_steps=many", "local_steps=many: must be an integer"),
         ("run mean.py --set data=odd", "data=odd: must be one of good, nan, ragged"),
-        ("run mean.py --set size=60", "only 5 clients exist; ask for at most 5"),
+        ("run mean.py --set size=60", "only 5 clients exist; use at most 5"),
         ("run mean.py --set data=nan", "NaN"),
         ("run mean.py --set data=ragged", "columns"),
         ("run mean.py --set budget.round=5", r"did you mean budget\.rounds\?"),

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from strategies.files import MOODY
 
 import fedsim as fs
 from fedsim.cli.app import call
+from fedsim.errors import Interrupted
+from fedsim.scenario_file import load_file
 
 PROGRAM = [sys.executable, "-c", "from fedsim.cli import main; main()"]
 SLOW = ["--set", "rounds=300", "--set", "slow=slow"]
@@ -182,3 +185,17 @@ def test_an_interrupted_sweep_exits_with_130_and_can_be_resumed(here: Path) -> N
     assert len(list(here.glob("runs/*/run.json"))) == 1
     assert list(here.glob("runs/*/checkpoints/*.json"))
     assert not list(here.glob("runs/.claims/*"))
+
+
+def test_a_timing_only_run_is_resumed_without_learning(here: Path) -> None:
+    assert call(["run", "tiny.py", "--timing-only", "--out", "a", "--quiet"]) == 0
+    file, stop = load_file("tiny.py"), threading.Event()
+    with pytest.raises(Interrupted):
+        fs.run(
+            file.build({}), out="b", timing_only=True, checkpoint_every=1, source=file.origin({}), stop=stop,
+            observers=[lambda progress: stop.set()],
+        )  # fmt: skip
+    assert call(["resume", "b", "--quiet"]) == 0
+    one, other = fs.load("a"), fs.load("b")
+    assert one.samples is other.samples is None
+    assert one.fingerprint == other.fingerprint

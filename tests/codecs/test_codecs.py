@@ -163,8 +163,8 @@ def test_values_are_real_numbers_of_the_right_shape(codec):
             codec.encode(wrong, keys(1))
     with pytest.raises(InvalidInput, match="real numbers"):
         codec.quantise(np.ones(3), keys(1))
-    whole = codec.decode(codec.encode([3, -4], keys(1)), 2)
-    assert np.array_equal(whole, codec.decode(codec.encode(np.array([3.0, -4.0]), keys(1)), 2))
+    decoded = codec.decode(codec.encode([3, -4], keys(1)), 2)
+    assert np.array_equal(decoded, codec.decode(codec.encode(np.array([3.0, -4.0]), keys(1)), 2))
 
 
 def test_invalid_arguments_are_refused():
@@ -451,7 +451,7 @@ def test_a_message_cut_short_or_too_long_is_corrupt(codec, v, seed):
     wrong = [data[:size] for size in range(len(data))] + [data + b"\0", data + b"\xff", data + bytes(10_000)]
     for other in wrong:
         if isinstance(codec, Identity) and 2 * len(other) == len(data):
-            continue  # half as long: whoever sends the vector's own dtype may have sent float32
+            continue  # half as long: it may be a vector of float32
         with pytest.raises(CorruptData):
             codec.decode(other, len(v))
 

@@ -219,7 +219,7 @@ def exchange_of(name: str, clients: int) -> Any:
 def devices_of(losses: str, clients: int, work: int) -> Any:
     d = fs.devices
     more = {
-        "": {}, "dropout": {"dropout": 0.45}, "availability": {"availability": d.markov(8.0 * work, 3.0 * work)},
+        "": {}, "dropout": {"dropout": 0.45}, "availability": {"availability": d.markov(8.0 * work, off_s=3.0 * work)},
     }[losses]  # fmt: skip
     return d.constant(SECONDS[:clients], slowdown=d.pareto_slowdown(3.0), **more)
 

@@ -28,7 +28,8 @@ from oracles import timeline, weights
 import fedsim as fs
 from fedsim import algorithms
 from fedsim.errors import InvalidInput
-from fedsim.participation import Received, Uniform
+from fedsim.participation import Uniform
+from fedsim.protocols import Received
 
 NEAR = 1e-10
 

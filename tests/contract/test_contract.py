@@ -186,7 +186,7 @@ def test_unequal_clients_are_averaged_rightly_or_refused_with_a_remedy(name):
     elif name in REFUSED:
         with pytest.raises(InvalidInput, match=REFUSED[name] + ".*choose weighting='normalised', or with_replacement"):
             scenario(name, problem=UNEQUAL)
-        scenario(name, problem=UNEQUAL, participation=participation.uniform(4, "normalised"))
+        scenario(name, problem=UNEQUAL, participation=participation.uniform(4, weighting="normalised"))
     elif name == "FSGLD":
         with pytest.raises(InvalidInput, match=r"with probability p_c.*use with_replacement\(1\)"):
             scenario(name, problem=UNEQUAL)

@@ -135,7 +135,7 @@ def test_a_replica_among_several_equals_the_replica_alone_in_the_numpy_reference
 
 
 POLICIES = [
-    fs.participation.full(), fs.participation.with_replacement(3), fs.participation.uniform(3, "normalised"),
+    fs.participation.full(), fs.participation.with_replacement(3), fs.participation.uniform(3, weighting="normalised"),
     fs.participation.bernoulli(0.3),
 ]  # fmt: skip
 

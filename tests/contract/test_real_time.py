@@ -62,7 +62,7 @@ def scenario_of(algorithm=None, **more):
             "problem": fs.problems.GaussianMean.synthetic(CLIENTS, dim=3, samples=6, seed=4),
             "algorithm": algorithm or fs.algorithms.FALD(step_size=1e-3, local_steps=3, correlation=0.4),
             "network": fs.topologies.star(CLIENTS, uplink_bps=2e3, downlink_bps=1e4, latency_s=0.02),
-            "devices": fs.devices.lognormal(0.05, 1.0, dropout={"compute": 0.1, "upload": 0.1}),
+            "devices": fs.devices.lognormal(0.05, sigma=1.0, dropout={"compute": 0.1, "upload": 0.1}),
             "budget": fs.Budget(rounds=6),
             "replicas": 3,
             "seed": 5,
@@ -87,7 +87,7 @@ SCENARIOS = {
         participation=fs.participation.deadline(0.5),
     ),
     "events, clients come and go": lambda: scenario_of(
-        devices=fs.devices.constant(0.05, availability=fs.devices.markov(0.5, 0.5)),
+        devices=fs.devices.constant(0.05, availability=fs.devices.markov(0.5, off_s=0.5)),
         participation=fs.participation.uniform(3),
     ),
     "clients remember": lambda: scenario_of(fs.algorithms.Scaffold(step_size=1e-2, local_steps=2), network=shared()),

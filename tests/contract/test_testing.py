@@ -218,7 +218,7 @@ def test_other_broken_parts_are_refused(broken, message):
 
 
 @pytest.mark.parametrize(
-    "sound", [fs.participation.uniform(3), fs.devices.lognormal(1e-3, 0.5), fs.codecs.QSGD(4)], ids=repr
+    "sound", [fs.participation.uniform(3), fs.devices.lognormal(1e-3, sigma=0.5), fs.codecs.QSGD(4)], ids=repr
 )
 def test_sound_parts_pass(sound):
     assert len(check(sound)) >= 2

@@ -77,13 +77,13 @@ def test_loading_data_imports_nothing_heavy():
 
 
 def test_synthetic_users_differ_as_much_as_asked():
-    d, alike = fs.data.synthetic(1, 1, seed=3), fs.data.load("synthetic(0, 0)")
+    d, equal = fs.data.synthetic(1, 1, seed=3), fs.data.load("synthetic(0, 0)")
     assert d.classes == 10
     assert d.features == 60
     assert len(np.unique(d.ids)) == 30
     assert [len(p) for p in fs.data.natural(d.ids)] == np.bincount(d.ids).tolist()
     assert np.bincount(d.ids).min() >= 45
-    spread = [np.std([e.x[e.ids == k].mean() for k in range(30)]) for e in (d, alike)]
+    spread = [np.std([e.x[e.ids == k].mean() for k in range(30)]) for e in (d, equal)]
     assert spread[0] > 0.5 > spread[1]
     again = fs.data.synthetic(1, 1, seed=3)
     assert again.x.tobytes() == d.x.tobytes()
@@ -120,7 +120,7 @@ def test_credit_is_prepared_as_perdomo_et_al_do():
     assert d.x.shape == (18_357, 11)
     assert np.bincount(d.y).tolist() == [10_000, 8_357]
     assert (d.x[:, -1] == 1).all()
-    # Standardised over the 120,269 complete rows, before the balance was struck: the kept ones are not centred.
+    # Standardised over the 120,269 complete rows, before rows are selected: the selected ones are not centred.
     assert np.abs(d.x[:, :-1].mean(axis=0)).max() > 0.01
 
 
@@ -186,8 +186,8 @@ def test_a_named_folder_is_used_as_it_is(tiny, cache):
 
 def test_a_truncated_or_tampered_file_is_refused_with_what_to_do(tiny, cache):
     path = tiny[0] / "part0.gz"
-    whole = path.read_bytes()
-    for data in (whole[:-20], whole[:50] + bytes([whole[50] ^ 1]) + whole[51:], b""):
+    original = path.read_bytes()
+    for data in (original[:-20], original[:50] + bytes([original[50] ^ 1]) + original[51:], b""):
         path.write_bytes(data)
         with pytest.raises(CorruptData, match=r"part0.gz .*truncated or was changed; remove it and fetch it again"):
             fs.data.load("tiny")
@@ -213,7 +213,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
         fs.data.load("imagenet")
 
 
-def test_a_damaged_cache_is_made_anew(tiny, cache):
+def test_a_damaged_cache_is_made_again(tiny, cache):
     fs.data.load("tiny")
     (folder,) = (cache / "arrays").iterdir()
     broken = folder / "x.npy"
@@ -255,7 +255,7 @@ def hostile_npz(path, **arrays):
 def test_an_npz_with_objects_is_refused_and_not_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = hostile_npz(tmp_path / "a.npz", x=np.array([Code()], object), y=np.zeros(1, int))
-    with pytest.raises(CorruptData, match="holds Python objects, which are not loaded"):
+    with pytest.raises(CorruptData, match="contains Python objects, which are not loaded"):
         fs.data.load(str(path))
     assert not (tmp_path / "pwned").exists()
 
@@ -398,12 +398,12 @@ def test_a_tampered_download_is_refused_and_does_not_stay(served, cache, monkeyp
     _, site, _ = served
     monkeypatch.setattr(store, "TRIES", 0)
     (site / "part1.gz").write_bytes(b"something else")
-    with pytest.raises(CorruptData, match=r"gave something else than part1\.gz"):
+    with pytest.raises(CorruptData, match=r"returned another file than part1\.gz"):
         fs.data.load("tiny", download=True)
     assert [p.name for p in (cache / "files" / "tiny").iterdir()] == ["part0.gz"]
 
 
-def test_without_a_network_the_answer_says_what_to_do(tiny, cache, monkeypatch):
+def test_without_a_network_the_error_has_a_remedy(tiny, cache, monkeypatch):
     pytest.importorskip("pooch")
     monkeypatch.setattr(store, "TRIES", 0)
     (tiny[0] / "part3.gz").unlink()
@@ -446,7 +446,7 @@ def test_a_hugging_face_data_set_is_a_data_set():
     rows = Split(image=np.zeros((4, 2, 2), np.uint8), label=np.array([0, 1, 1, 2]))
     d = fs.data.from_huggingface({"train": rows, "test": rows})
     assert (d.x.shape, d.test_x.shape, d.shape, d.classes) == ((4, 4), (4, 4), (2, 2), 3)
-    with pytest.raises(InvalidInput, match="say which"):
+    with pytest.raises(InvalidInput, match="choose with"):
         fs.data.from_huggingface({"train": Split(a=[1])})
 
 

@@ -12,7 +12,17 @@ from scipy import stats
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.data import dirichlet, dominant, holdings, iid, natural, pathological, picture, quantity, shards
+from fedsim.data import (
+    dirichlet,
+    dominant,
+    draw_label_counts,
+    iid,
+    label_counts,
+    natural,
+    pathological,
+    quantity,
+    shards,
+)
 from fedsim.data.partition import log_gamma_draws
 from fedsim.errors import InvalidInput
 
@@ -103,10 +113,10 @@ def test_self_balancing_keeps_clients_from_growing_far_beyond_their_share():
 
 def test_pathological_clients_have_exactly_so_many_classes():
     for mode in ("random", "deterministic", "first-deterministic"):
-        table = holdings(Y, pathological(Y, 15, 3, 2, mode)).drop(columns="rows")
+        table = label_counts(Y, pathological(Y, 15, 3, 2, mode)).drop(columns="rows")
         assert ((table > 0).sum(axis=1) == 3).all()
         assert ((table > 0).sum(axis=0) > 0).all()
-    ordered = holdings(Y, pathological(Y, 10, 2, 0, "deterministic")).drop(columns="rows").to_numpy()
+    ordered = label_counts(Y, pathological(Y, 10, 2, 0, "deterministic")).drop(columns="rows").to_numpy()
     assert (np.diag(ordered) > 0).all()
     assert (ordered[np.arange(10), (np.arange(10) + 1) % 10] > 0).all()
     assert ordered[0, 0] == 30  # 60 rows of class 0, shared with client 9
@@ -128,13 +138,13 @@ def test_quantities_are_in_proportion_to_lognormal_draws():
 def test_dominant_labels_have_the_papers_shares():
     """20 clients, 10 labels of 1,000 rows: 400 of the own label and 10 of each other, 980 of a label in all."""
     y = np.repeat(np.arange(10), 1000)
-    exact = holdings(y, dominant(y, 20, leftover="drop")).drop(columns="rows").to_numpy().copy()
+    exact = label_counts(y, dominant(y, 20, leftover="drop")).drop(columns="rows").to_numpy().copy()
     own = np.arange(20) % 10
     assert (exact[np.arange(20), own] == 400).all()
     assert exact.sum() == 9800
     exact[np.arange(20), own] = 10
     assert (exact == 10).all()
-    dealt = holdings(y, dominant(y, 20)).drop(columns="rows").to_numpy()
+    dealt = label_counts(y, dominant(y, 20)).drop(columns="rows").to_numpy()
     assert np.abs(dealt[np.arange(20), own] - 400 / 0.98).max() <= 1
     assert dealt.sum() == 10_000
 
@@ -144,13 +154,13 @@ def test_natural_ids_are_clients():
     assert [p.tolist() for p in parts] == [[1, 4], [0, 2], [3]]
 
 
-def test_the_table_and_the_picture_say_who_holds_what():
+def test_the_table_and_the_picture_count_labels_per_client():
     parts = [np.array([0, 1, 60]), np.array([2])]
-    table = holdings(Y, parts)
+    table = label_counts(Y, parts)
     assert table.loc[0, 0] == 2
     assert table.loc[0, 1] == 1
     assert table["rows"].tolist() == [3, 1]
-    figure = picture(Y, iid(Y, 5))
+    figure = draw_label_counts(Y, iid(Y, 5))
     assert sum(bar.get_height() for bar in figure.axes[0].patches) == 600
 
 
@@ -160,19 +170,19 @@ REFUSED = {
     r"dirichlet\(alpha=0\)": lambda: dirichlet(Y, 5, 0),
     "one for each of 5 clients": lambda: dirichlet(Y, 5, [1.0, 2.0]),
     r"min_partition_size=200\): 5 clients share 600 rows": lambda: dirichlet(Y, 5, 1, min_partition_size=200),
-    "there are 10 classes; ask for at most 10": lambda: pathological(Y, 5, 11),
-    "ask for classes_per_client=4": lambda: pathological(Y, 3, 2),
+    "there are 10 classes; use at most 10": lambda: pathological(Y, 5, 11),
+    "set classes_per_client=4": lambda: pathological(Y, 3, 2),
     "class_assignment_mode='sorted'": lambda: pathological(Y, 9, 2, 0, "sorted"),
     "need more than 600 rows": lambda: shards(Y, 301, 2),
     r"quantity\(sigma=-1\)": lambda: quantity(Y, 5, -1),
     "would have 245 % of class 0": lambda: dominant(Y, 50, leftover="drop"),
-    "nobody gets class": lambda: dominant(Y, 5, rest=0.0),
+    "no client gets class": lambda: dominant(Y, 5, rest=0.0),
     "ids have shape": lambda: natural([]),
     "give one per row": lambda: iid(Y[:, None], 5),
-    r"row 3 has 2 clients": lambda: holdings(Y, [[3], [3]]),
-    "names row 600": lambda: holdings(Y, [[600]]),
-    "is empty": lambda: holdings(Y, [np.array([1]), np.array([], int)]),
-    "give a list of arrays of row numbers": lambda: holdings(Y, [0.5]),
+    r"row 3 has 2 clients": lambda: label_counts(Y, [[3], [3]]),
+    "has row 600": lambda: label_counts(Y, [[600]]),
+    "is empty": lambda: label_counts(Y, [np.array([1]), np.array([], int)]),
+    "give a list of arrays of row numbers": lambda: label_counts(Y, [0.5]),
 }
 
 

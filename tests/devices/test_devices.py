@@ -15,6 +15,7 @@ from fedsim.kernels import cpu
 from fedsim.rules import availability
 from fedsim.rules.availability import COME_ONLINE, cell_words, cycle, last_call_s, next_call_s
 from fedsim.rules.draws import Key, unit
+from fedsim.rules.visits import BEFORE, IN_COMPUTE, IN_UPLOAD, NO_DROP
 
 MANY = 20_000
 
@@ -89,16 +90,16 @@ def test_lognormal_speeds_follow_their_law_across_clients():
 
 
 def test_a_client_keeps_its_speed_in_every_round_and_replica():
-    model = devices.lognormal(1e-3, 0.5)
+    model = devices.lognormal(1e-3, sigma=0.5)
     clients = np.arange(100)
     first = compute(model, clients)
     assert np.array_equal(first, compute(model, clients, round=7, seed=3, replica=5))
-    assert not np.array_equal(first, compute(devices.lognormal(1e-3, 0.5, seed=1), clients))
+    assert not np.array_equal(first, compute(devices.lognormal(1e-3, sigma=0.5, seed=1), clients))
 
 
 def test_speed_and_slow_down_of_one_seed_are_independent():
     clients = np.arange(MANY)
-    model = devices.lognormal(1.0, 1.0, seed=1)
+    model = devices.lognormal(1.0, sigma=1.0, seed=1)
     speed = np.log(compute(model, clients))
     both = np.log(compute(replace(model, slowdown=devices.lognormal_slowdown(1.0)), clients, round=0, seed=1))
     assert abs(stats.pearsonr(speed, both - speed).statistic) < 4 / math.sqrt(MANY)
@@ -117,11 +118,11 @@ def test_slow_downs_follow_their_law_over_rounds(slowdown, law):
 
 
 def test_pareto_slow_down_never_speeds_up():
-    assert compute(devices.constant(1.0, devices.pareto_slowdown(0.1)), np.arange(MANY)).min() >= 1.0
+    assert compute(devices.constant(1.0, slowdown=devices.pareto_slowdown(0.1)), np.arange(MANY)).min() >= 1.0
 
 
 def test_bimodal_slow_down_hits_a_share_of_the_visits():
-    seconds = compute(devices.constant(1.0, devices.bimodal_slowdown(0.1, 8.0)), np.arange(MANY))
+    seconds = compute(devices.constant(1.0, slowdown=devices.bimodal_slowdown(0.1, slow_factor=8.0)), np.arange(MANY))
     assert set(seconds) == {1.0, 8.0}
     assert frequent(np.sum(seconds == 8.0), MANY, 0.1)
 
@@ -132,14 +133,14 @@ def test_bimodal_slow_down_hits_a_share_of_the_visits():
 def test_dropout_is_one_bernoulli_per_visit_during_compute():
     phase, _ = drop(devices.constant(1.0, dropout=0.2), np.arange(MANY))
     assert phase.dtype == np.int8
-    assert set(phase) == {devices.NONE, devices.COMPUTE}
-    assert frequent(np.sum(phase == devices.COMPUTE), MANY, 0.2)
+    assert set(phase) == {NO_DROP, IN_COMPUTE}
+    assert frequent(np.sum(phase == IN_COMPUTE), MANY, 0.2)
 
 
 def test_a_mapping_sets_the_dropout_of_each_phase():
     model = devices.constant(1.0, dropout={"before": 0.1, "compute": 0.2, "upload": 0.3})
     phase, _ = drop(model, np.arange(MANY))
-    for number, share in ((devices.BEFORE, 0.1), (devices.COMPUTE, 0.2), (devices.UPLOAD, 0.3)):
+    for number, share in ((BEFORE, 0.1), (IN_COMPUTE, 0.2), (IN_UPLOAD, 0.3)):
         assert frequent(np.sum(phase == number), MANY, share)
 
 
@@ -147,15 +148,15 @@ def test_the_point_of_dropout_is_uniform_in_every_phase():
     model = devices.constant(1.0, dropout={"before": 0.3, "compute": 0.3, "upload": 0.4})
     phase, fraction = drop(model, np.arange(MANY))
     assert (phase > 0).all()
-    for number in (devices.BEFORE, devices.COMPUTE, devices.UPLOAD):
+    for number in (BEFORE, IN_COMPUTE, IN_UPLOAD):
         assert agrees(fraction[phase == number], "uniform")
 
 
 def test_dropout_may_differ_from_client_to_client():
     phase, _ = drop(devices.constant(1.0, dropout=[0.0, 1.0]), np.arange(100) % 2)
-    assert phase.tolist() == [devices.NONE, devices.COMPUTE] * 50
+    assert phase.tolist() == [NO_DROP, IN_COMPUTE] * 50
     model = devices.constant(1.0, dropout={"before": [1.0, 0.0], "upload": [0.0, 1.0]})
-    assert drop(model, [0, 1])[0].tolist() == [devices.BEFORE, devices.UPLOAD]
+    assert drop(model, [0, 1])[0].tolist() == [BEFORE, IN_UPLOAD]
 
 
 def test_reliable_devices_never_drop_out():
@@ -169,13 +170,17 @@ def test_reliable_devices_never_drop_out():
 
 DAY = 86400.0
 MODELS = {
-    "markov": devices.markov(3.0, 5.0),
+    "markov": devices.markov(3.0, off_s=5.0),
     "mostly on": devices.markov(on_s=500.0, off_s=0.5),
-    "diurnal": devices.diurnal(7.0, 0.3),
-    "diurnal in phase": devices.diurnal(7.0, 0.3, phase=0.9),
-    "recorded": devices.intervals([1.0, 4.0, 0.0], [3.0, 6.5, 9.0], [0, 2, 2, 3]),
-    "repeated": devices.intervals([1.0, 4.0, 0.0], [3.0, 6.5, 2.0], [0, 2, 2, 3], period_s=[8.0, 3.0, 5.0]),
-    "across the seam": devices.intervals([0.0, 4.0, 0.0, 2.0], [1.0, 6.0, 1.0, 5.0], [0, 2, 3, 4], [6.0, 1.0, 5.0]),
+    "diurnal": devices.diurnal(7.0, on_fraction=0.3),
+    "diurnal in phase": devices.diurnal(7.0, on_fraction=0.3, phase=0.9),
+    "recorded": devices.intervals([1.0, 4.0, 0.0], ends=[3.0, 6.5, 9.0], offsets=[0, 2, 2, 3]),
+    "repeated": devices.intervals(
+        [1.0, 4.0, 0.0], ends=[3.0, 6.5, 2.0], offsets=[0, 2, 2, 3], period_s=[8.0, 3.0, 5.0]
+    ),
+    "across the seam": devices.intervals(
+        [0.0, 4.0, 0.0, 2.0], ends=[1.0, 6.0, 1.0, 5.0], offsets=[0, 2, 3, 4], period_s=[6.0, 1.0, 5.0]
+    ),
 }
 CLIENTS = np.arange(3)
 
@@ -244,18 +249,18 @@ def test_a_client_is_off_when_its_on_period_ends(name):
 def test_availability_does_not_depend_on_who_else_is_asked(name):
     model, clients = MODELS[name], np.tile(CLIENTS, 40)
     now = np.linspace(0.0, 300.0, 120)
-    whole = start(model, clients, now), until(model, clients, now)
+    together = start(model, clients, now), until(model, clients, now)
     for chunk in (1, 7, 64):
         pieces = [slice(i, i + chunk) for i in range(0, 120, chunk)]
-        assert np.array_equal(np.concatenate([start(model, clients[p], now[p]) for p in pieces]), whole[0])
-        assert np.array_equal(np.concatenate([until(model, clients[p], now[p]) for p in pieces]), whole[1])
+        assert np.array_equal(np.concatenate([start(model, clients[p], now[p]) for p in pieces]), together[0])
+        assert np.array_equal(np.concatenate([until(model, clients[p], now[p]) for p in pieces]), together[1])
 
 
 # --- Availability: each model's own law ---------------------------------------------------------------
 
 
 def test_markov_periods_are_exponential_and_independent():
-    model, clients = devices.markov(3.0, 5.0), np.arange(2000)
+    model, clients = devices.markov(3.0, off_s=5.0), np.arange(2000)
     begin = start(model, clients, 40.0)
     begin = start(model, clients, until(model, clients, begin))  # a period that begins, not one looked into
     end = until(model, clients, begin)
@@ -266,7 +271,7 @@ def test_markov_periods_are_exponential_and_independent():
 
 
 def test_markov_periods_keep_their_means_over_a_long_walk():
-    model, clients, steps = devices.markov(3.0, 5.0), np.arange(1500), 25
+    model, clients, steps = devices.markov(3.0, off_s=5.0), np.arange(1500), 25
     now, on_s, off_s = start(model, clients, 0.0), 0.0, 0.0
     for _ in range(steps):
         end = until(model, clients, now)
@@ -279,17 +284,17 @@ def test_markov_periods_keep_their_means_over_a_long_walk():
 
 @pytest.mark.parametrize("now", [0.0, 11.0, 1e9])
 def test_markov_is_stationary_from_the_start(now):
-    model, clients = devices.markov(3.0, 5.0), np.arange(MANY)
+    model, clients = devices.markov(3.0, off_s=5.0), np.arange(MANY)
     on = start(model, clients, now) == now
     assert frequent(on.sum(), MANY, 3 / 8)
-    # Without memory, what is left of a period has the law of a whole one.
+    # Exponential periods have no memory: the remainder has the law of a period.
     assert agrees(until(model, clients[on], now) - now, stats.expon(scale=3.0).cdf)
     assert agrees(start(model, clients[~on], now) - now, stats.expon(scale=5.0).cdf)
 
 
 @pytest.mark.parametrize("lag", [0.5, 2.0, 6.0])
 def test_markov_transitions_match_the_exact_formula(lag):
-    model, clients = devices.markov(3.0, 5.0), np.arange(MANY)
+    model, clients = devices.markov(3.0, off_s=5.0), np.arange(MANY)
     now, then = start(model, clients, 17.0) == 17.0, start(model, clients, 17.0 + lag) == 17.0 + lag
     decay = math.exp(-lag * (1 / 3 + 1 / 5))
     assert frequent(then[now].sum(), now.sum(), 3 / 8 + 5 / 8 * decay)
@@ -325,13 +330,15 @@ def test_markov_means_may_differ_from_client_to_client():
 
 
 def test_markov_histories_differ_between_clients_and_replicas():
-    model, clients = devices.markov(3.0, 5.0), np.arange(50)
+    model, clients = devices.markov(3.0, off_s=5.0), np.arange(50)
     first = until(model, clients, start(model, clients, 0.0))
     assert len(set(first)) == 50
     assert not set(first) & set(until(model, clients, start(model, clients, 0.0, replica=1), replica=1))
 
 
-@pytest.mark.parametrize("model", [devices.markov(3.0, 5.0), devices.markov(1e4, 1.0), devices.markov(1.0, 1e4)])
+@pytest.mark.parametrize(
+    "model", [devices.markov(3.0, off_s=5.0), devices.markov(1e4, off_s=1.0), devices.markov(1.0, off_s=1e4)]
+)
 def test_a_question_about_a_late_time_costs_no_more_than_one_about_an_early_time(model, monkeypatch):
     blocks, plain = [], availability.philox
     monkeypatch.setattr(availability, "philox", lambda *words: blocks.append(0) or plain(*words))
@@ -346,7 +353,7 @@ def test_a_question_about_a_late_time_costs_no_more_than_one_about_an_early_time
 
 
 def test_diurnal_clients_are_on_for_their_fraction_with_phases_spread_evenly():
-    model, clients = devices.diurnal(DAY, 0.3), np.arange(MANY)
+    model, clients = devices.diurnal(DAY, on_fraction=0.3), np.arange(MANY)
     begin = start(model, clients, 3 * DAY)
     assert frequent(np.sum(begin == 3 * DAY), MANY, 0.3)
     following = start(model, clients, until(model, clients, begin))
@@ -355,19 +362,19 @@ def test_diurnal_clients_are_on_for_their_fraction_with_phases_spread_evenly():
 
 
 def test_diurnal_phase_may_be_given():
-    model = devices.diurnal(10.0, 0.2, phase=[0.5, 0.9])
+    model = devices.diurnal(10.0, on_fraction=0.2, phase=[0.5, 0.9])
     assert start(model, [0, 1], 0.0).tolist() == [5.0, 0.0]
     assert until(model, [0, 1], [5.0, 0.0]).tolist() == pytest.approx([7.0, 1.0])
 
 
 def test_diurnal_extremes_are_always_and_never():
-    assert start(devices.diurnal(10.0, 1.0), [0], 4.0).tolist() == [4.0]
-    assert until(devices.diurnal(10.0, 1.0), [0], 4.0).tolist() == [math.inf]
-    assert start(devices.diurnal(10.0, 0.0), [0], 4.0).tolist() == [math.inf]
+    assert start(devices.diurnal(10.0, on_fraction=1.0), [0], 4.0).tolist() == [4.0]
+    assert until(devices.diurnal(10.0, on_fraction=1.0), [0], 4.0).tolist() == [math.inf]
+    assert start(devices.diurnal(10.0, on_fraction=0.0), [0], 4.0).tolist() == [math.inf]
 
 
 def test_recorded_intervals_end_and_repeated_ones_do_not():
-    once = devices.intervals([1.0, 4.0], [3.0, 6.0], [0, 2, 2])
+    once = devices.intervals([1.0, 4.0], ends=[3.0, 6.0], offsets=[0, 2, 2])
     assert start(once, [0, 0, 0, 0, 1], [0.0, 2.0, 3.0, 6.0, 0.0]).tolist() == [
         1.0,
         2.0,
@@ -375,21 +382,21 @@ def test_recorded_intervals_end_and_repeated_ones_do_not():
         math.inf,
         math.inf,
     ]
-    again = devices.intervals([1.0, 4.0], [3.0, 6.0], [0, 2, 2], period_s=10.0)
+    again = devices.intervals([1.0, 4.0], ends=[3.0, 6.0], offsets=[0, 2, 2], period_s=10.0)
     assert start(again, [0, 0, 1], [6.0, 106.0, 0.0]).tolist() == [11.0, 111.0, math.inf]
     assert until(again, [0, 0], [12.0, 104.5]).tolist() == [13.0, 106.0]
 
 
 def test_an_interval_that_reaches_the_end_of_its_period_continues_in_the_next():
-    model = devices.intervals([0.0, 4.0], [1.0, 6.0], [0, 2], period_s=6.0)
+    model = devices.intervals([0.0, 4.0], ends=[1.0, 6.0], offsets=[0, 2], period_s=6.0)
     assert until(model, [0], 5.0).tolist() == [7.0]
     assert until(model, [0], 6.0).tolist() == [7.0]
-    always = devices.intervals([0.0], [6.0], [0, 1], period_s=6.0)
+    always = devices.intervals([0.0], ends=[6.0], offsets=[0, 1], period_s=6.0)
     assert until(always, [0], 5.0).tolist() == [math.inf]
 
 
 def test_periods_that_are_no_binary_fractions_join_without_a_gap():
-    model = devices.intervals([0.0, 0.07], [0.05, 0.1], [0, 2], period_s=0.1)
+    model = devices.intervals([0.0, 0.07], ends=[0.05, 0.1], offsets=[0, 2], period_s=0.1)
     cycles = np.arange(1000)
     ends = until(model, np.zeros(1000, int), cycles * 0.1 + 0.08)
     assert ends == pytest.approx((cycles + 1) * 0.1 + 0.05)
@@ -407,7 +414,7 @@ def test_a_moment_next_to_a_boundary_belongs_to_the_right_cycle(length_s, phase)
 
 @st.composite
 def recordings(draw):
-    """Per client, disjoint intervals of whole seconds inside a period."""
+    """Per client, disjoint intervals of integer seconds inside a period."""
     clients = []
     for _ in range(draw(st.integers(1, 4))):
         period = draw(st.integers(2, 30))
@@ -419,11 +426,11 @@ def recordings(draw):
 
 @given(recording=recordings(), now=st.integers(0, 200), repeat=st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_intervals_agree_with_brute_force_over_whole_seconds(recording, now, repeat):
+def test_intervals_agree_with_brute_force_over_integer_seconds(recording, now, repeat):
     every = [interval for _, intervals in recording for interval in intervals]
     offsets = np.cumsum([0] + [len(intervals) for _, intervals in recording])
     periods = [float(period) for period, _ in recording] if repeat else None
-    model = devices.intervals([a for a, _ in every], [b for _, b in every], offsets, periods)
+    model = devices.intervals([a for a, _ in every], ends=[b for _, b in every], offsets=offsets, period_s=periods)
     for client, (period, intervals) in enumerate(recording):
 
         def on(second, period=period, intervals=intervals):
@@ -438,13 +445,13 @@ def test_intervals_agree_with_brute_force_over_whole_seconds(recording, now, rep
 
 def test_a_clock_without_end_is_refused_and_not_waited_for():
     with pytest.raises(InvalidInput, match="budget"):
-        start(devices.markov(3.0, 5.0), [0], math.inf)
+        start(devices.markov(3.0, off_s=5.0), [0], math.inf)
 
 
 # --- Purity and scale -----------------------------------------------------------------------------------
 
 FULL = devices.lognormal(
-    1e-3, 0.5, dropout=0.3, slowdown=devices.pareto_slowdown(2.0), availability=devices.markov(3.0, 5.0)
+    1e-3, sigma=0.5, dropout=0.3, slowdown=devices.pareto_slowdown(2.0), availability=devices.markov(3.0, off_s=5.0)
 )
 
 
@@ -479,7 +486,7 @@ def test_asking_leaves_the_inputs_alone():
 
 
 def test_a_million_devices_cost_nothing_until_they_are_asked():
-    model = replace(FULL, availability=devices.diurnal(DAY, 0.5))
+    model = replace(FULL, availability=devices.diurnal(DAY, on_fraction=0.5))
     clients = np.array([3, 999_999, 512_000])
     model.check(1_000_000)
     compute(model, clients)
@@ -504,10 +511,10 @@ def test_a_table_comes_from_a_frame_or_a_mapping():
         model = devices.table(frame)
         assert model.clients == 2
         assert compute(model, [0, 1], work=2.0).tolist() == [2.5, 12.0]
-        assert drop(model, [0, 1])[0].tolist() == [devices.NONE, devices.COMPUTE]
+        assert drop(model, [0, 1])[0].tolist() == [NO_DROP, IN_COMPUTE]
 
 
-def test_a_client_column_says_whose_row_it_is():
+def test_a_client_column_assigns_rows_to_clients():
     frame = pd.DataFrame({"client": [2, 0, 1], "seconds_per_step": [30.0, 10.0, 20.0]}, index=[7, 8, 9])
     assert compute(devices.table(frame), [0, 1, 2]).tolist() == [10.0, 20.0, 30.0]
 
@@ -533,7 +540,7 @@ def test_rows_are_used_again_only_if_asked():
         short.check(4)
     with pytest.raises(InvalidInput, match="client 3 is not among the 3 rows"):
         compute(short, [3])
-    availability = devices.intervals([0.0, 5.0], [5.0, 9.0], [0, 1, 2], period_s=10.0)
+    availability = devices.intervals([0.0, 5.0], ends=[5.0, 9.0], offsets=[0, 1, 2], period_s=10.0)
     again = devices.table({"seconds_per_step": [1.0, 2.0, 3.0]}, availability=availability, recycle=True)
     assert again.clients is None
     again.check(1_000_000)
@@ -541,8 +548,8 @@ def test_rows_are_used_again_only_if_asked():
     assert start(again, [2, 3], 0.0).tolist() == [0.0, 5.0]
 
 
-def test_the_shortest_column_says_how_many_clients_there_are():
-    model = devices.constant(1.0, dropout=[0.1] * 5, availability=devices.markov([1.0] * 4, 2.0))
+def test_the_shortest_column_is_the_number_of_clients():
+    model = devices.constant(1.0, dropout=[0.1] * 5, availability=devices.markov([1.0] * 4, off_s=2.0))
     assert model.clients == 4
     with pytest.raises(InvalidInput, match="availability has 4 rows for 5 clients"):
         model.check(5)
@@ -551,7 +558,7 @@ def test_the_shortest_column_says_how_many_clients_there_are():
 # --- Flags, words and refusals ------------------------------------------------------------------------------
 
 
-def test_flags_say_what_the_engine_may_skip():
+def test_flags_are_true_where_the_engine_may_skip_a_part():
     plain = devices.constant(0.0)
     assert (plain.instant, plain.reliable, plain.always_available, plain.clients) == (True, True, True, None)
     assert not devices.constant(0.0, latency_s=1.0).instant
@@ -567,17 +574,20 @@ def test_flags_say_what_the_engine_may_skip():
     ("model", "words"),
     [
         (
-            devices.lognormal(1e-3, 0.5, 0.05, devices.pareto_slowdown(2.0)),
+            devices.lognormal(1e-3, sigma=0.5, dropout=0.05, slowdown=devices.pareto_slowdown(2.0)),
             "lognormal 1 ms/step, Pareto slow-down, dropout 5%",
         ),
         (devices.constant(0.0), "instant"),
-        (devices.constant(seconds_per_example=2.5e-5), "25 µs/example"),
-        (devices.constant([0.5, 2.0], latency_s=90.0), "500 ms to 2 s/step, latency 90 s"),
+        (devices.constant(seconds_per_example=2.5e-5), "25 us/example"),
+        (devices.constant([0.5, 2.0], latency_s=90.0), "500 ms to 2 s/step, latency 1m30s"),
         (
-            devices.constant(1.0, availability=devices.markov(3600.0, 7200.0)),
-            "1 s/step, on for 1 h, off for 2 h at random",
+            devices.constant(1.0, availability=devices.markov(3600.0, off_s=7200.0)),
+            "1 s/step, online for 1h00m, offline for 2h00m at random",
         ),
-        (devices.constant(1.0, availability=devices.diurnal(DAY, 0.25)), "1 s/step, on 25% of every 24 h"),
+        (
+            devices.constant(1.0, availability=devices.diurnal(DAY, on_fraction=0.25)),
+            "1 s/step, online 25% of every 24h00m",
+        ),
     ],
 )
 def test_devices_describe_themselves_in_one_line(model, words):
@@ -596,7 +606,7 @@ def test_anyone_may_bring_a_slow_down_and_an_availability():
         def available_until(self, clients, now_s, rng):
             return np.full(len(clients), np.inf)
 
-    model = devices.constant(1.0, Double(), availability=Tomorrow())
+    model = devices.constant(1.0, slowdown=Double(), availability=Tomorrow())
     assert compute(model, [0, 1]).tolist() == [2.0, 2.0]
     assert start(model, [0], 0.0).tolist() == [DAY]
     assert model.clients is None
@@ -606,7 +616,7 @@ def test_anyone_may_bring_a_slow_down_and_an_availability():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: devices.constant(-1.0), "seconds_per_step is -1: it has to be a finite number of at least 0"),
+        (lambda: devices.constant(-1.0), "seconds_per_step is -1: it must be a finite number of at least 0"),
         (lambda: devices.constant([1.0, math.nan]), "seconds_per_step of client 1 is nan"),
         (lambda: devices.constant([[1.0]]), r"shape \(1, 1\)"),
         (lambda: devices.constant([]), r"shape \(0,\)"),
@@ -616,39 +626,39 @@ def test_anyone_may_bring_a_slow_down_and_an_availability():
         (lambda: devices.constant(1.0, latency_s=math.inf), "latency_s is inf"),
         (lambda: devices.constant(1.0, slowdown=2.0), r"slowdown=2.0: give None or a model such as"),
         (lambda: devices.constant(1.0, availability=0.5), r"availability=0.5: give None or a model"),
-        (lambda: devices.constant(1.0, dropout=1.5), "dropout is 1.5: it has to be from 0 to 1"),
+        (lambda: devices.constant(1.0, dropout=1.5), "dropout is 1.5: it must be from 0 to 1"),
         (lambda: devices.constant(1.0, dropout={"during": 0.1}), "the phases are before, compute, upload"),
         (lambda: devices.constant(1.0, dropout={"before": 0.6, "upload": 0.6}), "add up to 1.2"),
         (lambda: devices.constant(1.0, dropout={"before": [0.1], "upload": [0.1, 0.2]}), "different lengths"),
-        (lambda: devices.lognormal(-1e-3, 0.5), "median_step_s is -0.001"),
-        (lambda: devices.lognormal(1e-3, -0.5), "sigma is -0.5"),
-        (lambda: devices.lognormal([1e-3, 2e-3], 0.5), "has 2 values: give one number"),
-        (lambda: devices.lognormal(1e-3, 0.5, seed=-1), "seed=-1: a seed is an integer"),
-        (lambda: devices.lognormal(1e-3, 0.5, seed=0.5), "seed=0.5"),
-        (lambda: devices.from_flops(1e9, 0.0), "flops_per_second is 0"),
-        (lambda: devices.pareto_slowdown(0.0), "shape is 0: it has to be a finite number of at least 0.1"),
-        (lambda: devices.bimodal_slowdown(2.0, 3.0), "probability is 2"),
-        (lambda: devices.bimodal_slowdown(0.1, -3.0), "factor is -3"),
+        (lambda: devices.lognormal(-1e-3, sigma=0.5), "median_step_s is -0.001"),
+        (lambda: devices.lognormal(1e-3, sigma=-0.5), "sigma is -0.5"),
+        (lambda: devices.lognormal([1e-3, 2e-3], sigma=0.5), "has 2 values: give one number"),
+        (lambda: devices.lognormal(1e-3, sigma=0.5, seed=-1), "seed=-1: a seed is an integer"),
+        (lambda: devices.lognormal(1e-3, sigma=0.5, seed=0.5), "seed=0.5"),
+        (lambda: devices.from_flops(1e9, flops_per_second=0.0), "flops_per_second is 0"),
+        (lambda: devices.pareto_slowdown(0.0), "shape is 0: it must be a finite number of at least 0.1"),
+        (lambda: devices.bimodal_slowdown(2.0, slow_factor=3.0), "probability is 2"),
+        (lambda: devices.bimodal_slowdown(0.1, slow_factor=-3.0), "factor is -3"),
         (lambda: devices.lognormal_slowdown(math.nan), "sigma is nan"),
-        (lambda: devices.markov(0.0, 1.0), "markov on_s is 0"),
-        (lambda: devices.markov(1.0, -1.0), "markov off_s is -1"),
-        (lambda: devices.diurnal(0.0, 0.5), "period_s is 0"),
-        (lambda: devices.diurnal(1.0, 1.5), "on_fraction is 1.5"),
-        (lambda: devices.diurnal(1.0, 0.5, phase="random"), "phase='random': give"),
-        (lambda: devices.intervals([1.0], [1.0], [0, 1]), "number 0 from 1 to 1 s"),
-        (lambda: devices.intervals([-1.0], [1.0], [0, 1]), "begin at 0 or later"),
-        (lambda: devices.intervals([0.0, 1.0], [2.0, 3.0], [0, 2]), "sort a client's intervals and merge"),
-        (lambda: devices.intervals([0.0, 1.0], [1.0, 3.0], [0, 2]), "merge those that touch"),
-        (lambda: devices.intervals([0.0], [1.0, 2.0], [0, 1]), "columns of one length"),
-        (lambda: devices.intervals([0.0], [1.0], [0, 2]), "offsets have to rise from 0"),
-        (lambda: devices.intervals(["a"], [1.0], [0, 1]), "columns of numbers"),
-        (lambda: devices.intervals([0.0], [5.0], [0, 1], period_s=4.0), "after the period of 4 s"),
-        (lambda: devices.intervals([0.0], [5.0], [0, 1], period_s=[9.0, 9.0]), "2 periods for 1 clients"),
+        (lambda: devices.markov(0.0, off_s=1.0), "markov on_s is 0"),
+        (lambda: devices.markov(1.0, off_s=-1.0), "markov off_s is -1"),
+        (lambda: devices.diurnal(0.0, on_fraction=0.5), "period_s is 0"),
+        (lambda: devices.diurnal(1.0, on_fraction=1.5), "on_fraction is 1.5"),
+        (lambda: devices.diurnal(1.0, on_fraction=0.5, phase="random"), "phase='random': give"),
+        (lambda: devices.intervals([1.0], ends=[1.0], offsets=[0, 1]), "number 0 from 1 to 1 s"),
+        (lambda: devices.intervals([-1.0], ends=[1.0], offsets=[0, 1]), "begin at 0 or later"),
+        (lambda: devices.intervals([0.0, 1.0], ends=[2.0, 3.0], offsets=[0, 2]), "sort a client's intervals and merge"),
+        (lambda: devices.intervals([0.0, 1.0], ends=[1.0, 3.0], offsets=[0, 2]), "merge those that touch"),
+        (lambda: devices.intervals([0.0], ends=[1.0, 2.0], offsets=[0, 1]), "columns of one length"),
+        (lambda: devices.intervals([0.0], ends=[1.0], offsets=[0, 2]), "offsets must rise from 0"),
+        (lambda: devices.intervals(["a"], ends=[1.0], offsets=[0, 1]), "columns of numbers"),
+        (lambda: devices.intervals([0.0], ends=[5.0], offsets=[0, 1], period_s=4.0), "after the period of 4 s"),
+        (lambda: devices.intervals([0.0], ends=[5.0], offsets=[0, 1], period_s=[9.0, 9.0]), "2 periods for 1 clients"),
         (lambda: devices.table({"dropout": [0.1]}), "give seconds_per_step or seconds_per_example"),
         (lambda: devices.table({"seconds_per_step": [1.0], "uplink_bps": [1e6]}), r"'uplink_bps'\]; give"),
         (
             lambda: devices.table({"seconds_per_step": [1.0], "dropout": [0.1, 0.2]}),
-            "dropout has to have one row",
+            "dropout must have one row",
         ),
         (lambda: devices.table({"seconds_per_step": [1.0], "dropout": [0.1]}, dropout=0.1), "both a column"),
         (lambda: devices.table({"seconds_per_step": [1.0, 2.0], "client": [0, 2]}), "each of 0 to 1 once"),
@@ -662,9 +672,9 @@ def test_impossible_devices_are_refused_with_a_remedy(make, message):
 
 
 def test_an_empty_batch_of_visits_is_answered():
-    nobody = np.zeros(0, int)
+    none = np.zeros(0, int)
     for model in (FULL, *(devices.constant([1.0], dropout=0.1, availability=m) for m in MODELS.values())):
-        assert compute(model, nobody).shape == (0,)
-        assert drop(model, nobody)[0].shape == (0,)
-        assert start(model, nobody, np.zeros(0)).shape == (0,)
-        assert until(model, nobody, np.zeros(0)).shape == (0,)
+        assert compute(model, none).shape == (0,)
+        assert drop(model, none)[0].shape == (0,)
+        assert start(model, none, np.zeros(0)).shape == (0,)
+        assert until(model, none, np.zeros(0)).shape == (0,)

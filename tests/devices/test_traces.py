@@ -93,7 +93,7 @@ def test_inconsistent_flash_files_are_corrupt(tmp_path, changed):
         traces.flash_availability(flash_file(tmp_path, **changed))
 
 
-def test_the_flash_recording_is_read_whole():
+def test_the_flash_recording_is_read_completely():
     path = recorded("flash_availability_1000.npz")
     model = traces.flash_availability(path)
     assert model.clients == 710
@@ -160,7 +160,7 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path, name, protocol):
 
     path = tmp_path / name
     path.write_bytes(pickle.dumps({1: Trap()}, protocol))
-    with pytest.raises(InvalidInput, match=r"convert it by json.dump"):
+    with pytest.raises(InvalidInput, match=r"convert it with json.dump"):
         traces.fedscale_availability(path)
     assert not (tmp_path / "sprung").exists()
 
@@ -300,7 +300,7 @@ def test_damaged_bandwidth_traces_are_corrupt(tmp_path, changed):
         traces.pensieve_bandwidth(pensieve_file(tmp_path, **changed))
 
 
-def test_the_recorded_speeds_are_read_whole():
+def test_the_recorded_speeds_are_read_completely():
     phones = traces.flhetbench_latency(recorded("flhetbench_training_latency.csv.gz"))["seconds_per_step"]
     assert 900 < len(phones) < 997
     assert (phones.min(), phones.max()) == (0.04, 4.886)
@@ -315,7 +315,7 @@ def test_the_recorded_speeds_are_read_whole():
     assert speeds["down_mean_bps"][0] == pytest.approx(7.4914e6)
 
 
-def test_the_recorded_bandwidths_are_read_whole():
+def test_the_recorded_bandwidths_are_read_completely():
     path = recorded("mobiperf_tcp_down_sampled.csv.gz")
     for case, spread_kbps in ((1, 282), (2, 4645), (3, 10634), (4, 28993)):
         mean_bps = traces.mobiperf(path, case)["mean_bps"]
@@ -376,9 +376,9 @@ def test_any_bytes_give_a_clean_error(tmp_path_factory, read, content):
 
 def damaged(path, read):
     """How reading fares with every byte of a file changed, and with the file cut short, in turn."""
-    whole = path.read_bytes()
-    for at in range(0, len(whole), 7):
-        for content in (whole[:at], whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]):
+    original = path.read_bytes()
+    for at in range(0, len(original), 7):
+        for content in (original[:at], original[:at] + bytes([original[at] ^ 0xFF]) + original[at + 1 :]):
             path.write_bytes(content)
             try:
                 yield read(path)
@@ -386,7 +386,7 @@ def damaged(path, read):
                 yield error
 
 
-def test_damaged_archives_give_clean_errors_or_whole_answers(tmp_path):
+def test_damaged_archives_give_clean_errors_or_complete_data(tmp_path):
     outcomes = list(damaged(pensieve_file(tmp_path), traces.pensieve_bandwidth))
     assert any(isinstance(outcome, CorruptData) for outcome in outcomes)
     outcomes = list(damaged(csv_file(tmp_path, LATENCY + "a,1,1,50,0\n"), traces.flhetbench_latency))

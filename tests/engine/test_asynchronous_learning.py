@@ -94,7 +94,7 @@ def test_rounds_beyond_a_budget_leave_nothing_in_the_sums_over_clients(clock):
     """A run that stops inside a block, by its bits, has the tables of one that was given as many rounds."""
     given = {
         "problem": fs.problems.GaussianMean.synthetic(6, dim=3, samples=4, seed=1), "seed": 1,
-        "algorithm": fs.algorithms.FALD(1e-3, local_steps=2), "devices": fs.devices.lognormal(0.1, 0.7, dropout=0.1),
+        "algorithm": fs.algorithms.FALD(1e-3, local_steps=2), "devices": fs.devices.lognormal(0.1, sigma=0.7, dropout=0.1),
         "participation": fs.participation.buffered(2),
     }  # fmt: skip
     by_bits = fs.run(fs.Scenario(**given, budget=fs.Budget(uplink_bits=10_000)), clock=clock)

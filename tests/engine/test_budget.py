@@ -116,7 +116,7 @@ def test_wasted_bits_count_towards_the_budget():
 def test_replicas_stop_separately():
     scenario = scenario_of(
         fs.Budget(seconds=20.0),
-        devices=fs.devices.lognormal(0.1, 0.3, slowdown=fs.devices.lognormal_slowdown(0.8)),
+        devices=fs.devices.lognormal(0.1, sigma=0.3, slowdown=fs.devices.lognormal_slowdown(0.8)),
         replicas=12,
     )
     result = fs.run(scenario)
@@ -194,7 +194,7 @@ def test_a_target_is_only_looked_at_when_it_is_evaluated():
 
 
 def never_on(clients):
-    return fs.devices.intervals([], [], np.zeros(clients + 1, int))
+    return fs.devices.intervals([], ends=[], offsets=np.zeros(clients + 1, int))
 
 
 @pytest.mark.parametrize("policy", [fs.participation.full(), fs.participation.uniform(2), fs.participation.buffered(2)])
@@ -241,7 +241,7 @@ def test_a_coin_that_rarely_falls_is_given_time():
 
 def test_a_round_that_never_closes_is_refused():
     devices = fs.devices.constant(
-        seconds_per_step=[0.1, 0.1, 0.1, 1e308], slowdown=fs.devices.bimodal_slowdown(1.0, 1e10)
+        seconds_per_step=[0.1, 0.1, 0.1, 1e308], slowdown=fs.devices.bimodal_slowdown(1.0, slow_factor=1e10)
     )
     with pytest.raises(fs.errors.InvalidInput, match="round 1 never closes"), np.errstate(over="ignore"):
         fs.run(scenario_of(fs.Budget(rounds=3), devices=devices))
@@ -267,7 +267,7 @@ def test_the_capacity_relation_falls_out_of_multiple_access(sampled, levels):
     problem, algorithm, beta, delta = quantised(10, levels)
     capacity, rounds = 5000.0, 20
     scenario = fs.Scenario(
-        problem=problem, algorithm=algorithm, network=fs.topologies.multiple_access(10, capacity),
+        problem=problem, algorithm=algorithm, network=fs.topologies.multiple_access(10, capacity_bps=capacity),
         participation=fs.participation.uniform(sampled), budget=fs.Budget(rounds=rounds),
     )  # fmt: skip
     result = fs.run(scenario)
@@ -309,7 +309,7 @@ def test_a_channel_that_only_the_uplink_fills_carries_capacity_times_time(sample
 def test_computing_leaves_the_channel_idle_so_less_is_carried():
     problem, algorithm, beta, delta = quantised(10)
     scenario = fs.Scenario(
-        problem=problem, algorithm=algorithm, network=fs.topologies.multiple_access(10, 5000.0),
+        problem=problem, algorithm=algorithm, network=fs.topologies.multiple_access(10, capacity_bps=5000.0),
         devices=fs.devices.constant(seconds_per_step=0.25), budget=fs.Budget(rounds=3),
     )  # fmt: skip
     seconds = fs.run(scenario).rounds["closed_s"].iloc[-1]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import fedsim as fs
 from fedsim.errors import Interrupted, InvalidInput
 
-FLAKY = fs.devices.lognormal(0.1, 0.7, dropout={"before": 0.1, "compute": 0.1, "upload": 0.15})
+FLAKY = fs.devices.lognormal(0.1, sigma=0.7, dropout={"before": 0.1, "compute": 0.1, "upload": 0.15})
 STAR = fs.topologies.star(6, uplink_bps=2e3, downlink_bps=4e3, latency_s=0.02)
 
 
@@ -46,14 +46,14 @@ def scenario(**parts) -> fs.Scenario:
 
 CASES = {
     "star": {"participation": fs.participation.first(2, of=4)},
-    "shared": {"network": fs.topologies.multiple_access(6, 4e3, latency_s=0.01), "participation": fs.participation.deadline(0.9)},
+    "shared": {"network": fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.01), "participation": fs.participation.deadline(0.9)},
     "tiers": {"exchange": fs.exchanges.tiers([0, 0, 0, 1, 1, 1], every=3)},
     "sizes that depend on values": {"algorithm": fs.algorithms.QLSD(step_size=1e-3, codec=fs.codecs.Elias(4))},
     "asynchronous": {"participation": fs.participation.buffered(2, discount=lambda k: 1 / (1 + k))},
     "asynchronous, places": {
         "participation": fs.participation.buffered(2, of=3), "algorithm": fs.algorithms.Scaffold(step_size=1e-3, local_steps=2),
-        "network": fs.topologies.multiple_access(6, 4e3, latency_s=0.01),
-        "devices": fs.devices.lognormal(0.1, 0.7, dropout=0.1, availability=fs.devices.markov(3.0, 1.0)),
+        "network": fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.01),
+        "devices": fs.devices.lognormal(0.1, sigma=0.7, dropout=0.1, availability=fs.devices.markov(3.0, off_s=1.0)),
     },
     "asynchronous, sizes that depend on values": {
         "participation": fs.participation.buffered(2), "algorithm": fs.algorithms.FedPAQ(0.1, local_steps=2, codec=fs.codecs.Elias(4)),
@@ -148,7 +148,7 @@ def test_an_asynchronous_policy_with_rules_of_its_own_is_refused() -> None:
 
 
 def test_a_clock_that_cannot_serve_a_scenario_refuses_in_one_sentence() -> None:
-    channel = fs.topologies.multiple_access(6, 4e3, latency_s=0.01)
+    channel = fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.01)
     with pytest.raises(InvalidInput, match=r'clock="compiled" cannot serve this scenario: .*; use clock="simpy"'):
         fs.run(scenario(network=channel, participation=LossAware()), clock="compiled")
     with pytest.raises(InvalidInput, match="clock="):

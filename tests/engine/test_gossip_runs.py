@@ -17,15 +17,15 @@ RING = nx.cycle_graph(6)
 LEARNING = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
     algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
-    network=fs.topologies.multiple_access(6, 4e3, latency_s=0.02),
-    devices=fs.devices.lognormal(0.05, 0.5, dropout=LOSSES, availability=fs.devices.markov(2.0, 0.5)),
+    network=fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.02),
+    devices=fs.devices.lognormal(0.05, sigma=0.5, dropout=LOSSES, availability=fs.devices.markov(2.0, off_s=0.5)),
     exchange=fs.exchanges.gossip(RING),
     budget=fs.Budget(rounds=25),
     record=fs.Record(sites="all", events=True),
     metrics=("mean_error", "consensus"),
     replicas=3,
 )
-STEADY = fs.devices.lognormal(0.05, 0.5)
+STEADY = fs.devices.lognormal(0.05, sigma=0.5)
 WAYS = {
     "everybody": {},
     "the first": {"participation": fs.participation.first(1)},
@@ -143,7 +143,7 @@ def test_a_policy_whose_closing_rule_has_no_columns_is_refused_over_gossip():
 
 
 def test_a_long_online_period_adds_one_event_however_many_rounds_it_has():
-    devices = fs.devices.constant(1e-3, availability=fs.devices.markov(1e6, 1e-3))
+    devices = fs.devices.constant(1e-3, availability=fs.devices.markov(1e6, off_s=1e-3))
     made = dataclasses.replace(
         LEARNING, devices=devices, network=None, budget=fs.Budget(rounds=500), replicas=1, record=fs.Record()
     )

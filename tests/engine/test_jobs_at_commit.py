@@ -61,7 +61,7 @@ def scenario(algorithm=None, dropout=0.0, rounds=12, policy=None, **more):
             "problem": fs.problems.GaussianMean.synthetic(CLIENTS, dim=3, samples=6, seed=4),
             "algorithm": algorithm or fs.algorithms.FALD(step_size=1e-3, local_steps=3),
             "network": fs.topologies.star(CLIENTS, uplink_bps=2e4, downlink_bps=1e5, latency_s=0.02),
-            "devices": fs.devices.lognormal(0.05, 1.0, dropout=dropout),
+            "devices": fs.devices.lognormal(0.05, sigma=1.0, dropout=dropout),
             "participation": policy or fs.participation.buffered(2),
             "budget": fs.Budget(rounds=rounds),
             "record": fs.Record(events=True),
@@ -98,14 +98,14 @@ CASES = {
     "remembers": lambda: scenario(scaffold(), dropout=0.2),
     "lengths depend on values": lambda: scenario(elias(), dropout={"compute": 0.1, "upload": 0.2}),
     "comes and goes": lambda: scenario(
-        scaffold(), devices=fs.devices.constant(0.05, availability=fs.devices.markov(0.3, 0.2)), rounds=20
+        scaffold(), devices=fs.devices.constant(0.05, availability=fs.devices.markov(0.3, off_s=0.2)), rounds=20
     ),
     "some at a time": lambda: scenario(policy=fs.participation.buffered(2, of=4), dropout=0.1),
     "stops in time": lambda: scenario(budget=fs.Budget(seconds=2.0)),
     "synchronous": lambda: scenario(scaffold(), policy=fs.participation.first(3, of=5), dropout=0.2),
     "synchronous, shared links": lambda: scenario(
-        scaffold(), policy=fs.participation.deadline(0.4), network=fs.topologies.multiple_access(CLIENTS, 2e4),
-        devices=fs.devices.lognormal(0.05, 1.0, dropout={"before": 0.1, "compute": 0.2, "upload": 0.2}),
+        scaffold(), policy=fs.participation.deadline(0.4), network=fs.topologies.multiple_access(CLIENTS, capacity_bps=2e4),
+        devices=fs.devices.lognormal(0.05, sigma=1.0, dropout={"before": 0.1, "compute": 0.2, "upload": 0.2}),
     ),
 }  # fmt: skip
 ASKED_EARLY = "lengths depend on values"  # the clock needs the bits of these replies; only SimPy serves them here
@@ -123,7 +123,7 @@ def test_the_jobs_of_replies_that_arrived_are_computed_and_no_others(apart, name
 
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_a_reply_whose_length_the_clock_asks_for_is_computed_once(apart, clock):
-    policy, devices = fs.participation.first(3, of=5), fs.devices.lognormal(0.05, 1.0)
+    policy, devices = fs.participation.first(3, of=5), fs.devices.lognormal(0.05, sigma=1.0)
     result = fs.run(scenario(elias(), policy=policy, devices=devices), runtime=apart, clock=clock)
     assert result.rounds["late"].sum() > 5
     jobs = apart.jobs(result)

@@ -22,7 +22,7 @@ PROBLEM = fs.problems.GaussianMean.synthetic(clients=N, dim=3, heterogeneity=2.0
 LINKS = topologies.star(N, uplink_bps=(800.0, 1000.0, 1500.0, 900.0, 2000.0, 1200.0), downlink_bps=4e3, latency_s=0.01)
 SLOW = devices.lognormal(median_step_s=0.1, sigma=1.0, dropout=0.1, slowdown=devices.pareto_slowdown(2.0))
 ENDING = devices.constant(
-    0.1, availability=devices.intervals([0.0] * N, [7.0 + c for c in range(N)], list(range(N + 1)))
+    0.1, availability=devices.intervals([0.0] * N, ends=[7.0 + c for c in range(N)], offsets=list(range(N + 1)))
 )
 SECONDS, BITS = fs.Budget(seconds=15.0), fs.Budget(total_bits=40_000)
 

@@ -19,7 +19,7 @@ BASE = {
 }
 EXCHANGES = {
     "star": {},
-    "shared": {"network": fs.topologies.multiple_access(N, 1e6, latency_s=0.02)},
+    "shared": {"network": fs.topologies.multiple_access(N, capacity_bps=1e6, latency_s=0.02)},
     "tiers": {"exchange": fs.exchanges.tiers((0, 1) * (N // 2), 2)},
     "asynchronous": {"participation": fs.participation.buffered(3)},
     "gossip": {"exchange": fs.exchanges.gossip(nx.cycle_graph(N))},

@@ -55,7 +55,7 @@ def on_both(scenario, **options):
 def on_during(*intervals):
     flat = [pair for own in intervals for pair in own]
     offsets = np.cumsum([0, *(len(own) for own in intervals)])
-    return fs.devices.intervals([s for s, _ in flat], [e for _, e in flat], offsets)
+    return fs.devices.intervals([s for s, _ in flat], ends=[e for _, e in flat], offsets=offsets)
 
 
 def relay(up, down, latency):
@@ -131,7 +131,7 @@ def test_a_round_waits_until_enough_clients_are_on(policy):
 
 
 def test_clients_that_are_never_on_together_are_not_waited_for_for_ever():
-    availability = fs.devices.diurnal(10.0, 0.4, phase=[0.0, 0.5])
+    availability = fs.devices.diurnal(10.0, on_fraction=0.4, phase=[0.0, 0.5])
     devices = fs.devices.constant(seconds_per_step=0.1, availability=availability)
     scenario = scenario_of(2, devices=devices, participation=fs.participation.uniform(2, at_least=2))
     result = on_both(scenario, timing_only=True)
@@ -367,7 +367,7 @@ def test_shares_of_an_asynchronous_run_cover_every_client_second():
 def test_replies_of_any_length_that_broke_off_are_taken_up_with_the_same_bits(policy, tmp_path):
     """What SimPy is told again of a reply is its whole length, not what got out of it."""
     scenario = scenario_of(
-        network=fs.topologies.star(4, uplink_bps=100.0), devices=fs.devices.lognormal(0.1, 0.5, dropout={"upload": 0.5}),
+        network=fs.topologies.star(4, uplink_bps=100.0), devices=fs.devices.lognormal(0.1, sigma=0.5, dropout={"upload": 0.5}),
         algorithm=FedPAQ(step_size=1e-2, local_steps=2, codec=fs.codecs.Elias(4)), participation=policy,
         budget=fs.Budget(rounds=30), record=fs.Record(events=True),
     )  # fmt: skip
@@ -438,7 +438,7 @@ def test_a_policy_that_looks_at_losses_is_taken_up_with_the_same_bits(tmp_path, 
     policy = fs.participation.buffered(2, of=3) if asynchronous else Curious()
     scenario = scenario_of(
         algorithm=Telling(step_size=1e-2, local_steps=2), participation=policy,
-        devices=fs.devices.lognormal(1e-2, 0.5, dropout=0.1), replicas=2, budget=fs.Budget(rounds=20),
+        devices=fs.devices.lognormal(1e-2, sigma=0.5, dropout=0.1), replicas=2, budget=fs.Budget(rounds=20),
     )  # fmt: skip
     whole = fs.run(scenario)
     again = resumed(scenario, tmp_path / "run", 13)

@@ -266,11 +266,11 @@ def test_a_site_that_is_off_pauses_and_full_waits_for_it():
 
 RING = fs.exchanges.gossip(nx.cycle_graph(6))
 REFUSED = {
-    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no way leads from client 0"),
+    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no route leads from client 0"),
     "names": (lambda: fs.exchanges.gossip(nx.Graph([("a", "b")])), "client numbers"),
     "mixing": (lambda: fs.exchanges.gossip(nx.path_graph(2), "random"), "choose 'metropolis'"),
     "rows": (lambda: fs.exchanges.gossip(nx.path_graph(2), [[0.5, 0.4], [0.5, 0.5]]), "rows must sum to 1"),
-    "outside": (lambda: fs.exchanges.gossip(nx.path_graph(3), np.full((3, 3), 1 / 3)), "does not connect"),
+    "outside": (lambda: fs.exchanges.gossip(nx.path_graph(3), np.full((3, 3), 1 / 3)), "has no such edge"),
     "differing": (
         lambda: fs.exchanges.gossip(nx.path_graph(2), [[[0.5, 0.5], [0.5, 0.5]], [[0.2, 0.8], [0.5, 0.5]]]),
         "different stationary weights",
@@ -280,7 +280,7 @@ REFUSED = {
     "no edges": (lambda: scenario(exchange=fs.exchanges.tiers()), "role='edge'"),
     "exchange": (lambda: scenario(exchange="gossip"), "exchange='gossip'"),
     "size": (lambda: scenario(exchange=fs.exchanges.gossip(nx.cycle_graph(5))), "5 nodes for 6 clients"),
-    "policy": (lambda: scenario(exchange=RING, participation=fs.participation.uniform(2)), "nobody is selected"),
+    "policy": (lambda: scenario(exchange=RING, participation=fs.participation.uniform(2)), "no client is selected"),
     "of": (lambda: scenario(exchange=RING, participation=fs.participation.first(1, of=2)), "leave of="),
     "broadcast_to": (lambda: scenario(exchange=RING, broadcast_to="all"), "nothing is broadcast"),
     "FedPAQ": (lambda: scenario(exchange=RING, algorithm=fs.algorithms.FedPAQ(1e-2)), "difference to a model"),

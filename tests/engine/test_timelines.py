@@ -24,11 +24,12 @@ from engine.clocks.runs import agree, on_simpy
 from oracles.tier_clock import Case, TierClock, Way
 
 import fedsim as fs
+from fedsim.rules import visits
 from fedsim.scenario_file import load_file
 from fedsim.sweeps.study import grid_runs
 
 BITS, CAPACITY = 8_000, 24_000
-BEFORE, COMPUTE, UPLOAD = fs.devices.BEFORE, fs.devices.COMPUTE, fs.devices.UPLOAD
+BEFORE, COMPUTE, UPLOAD = visits.BEFORE, visits.IN_COMPUTE, visits.IN_UPLOAD
 COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")
 
 
@@ -196,7 +197,7 @@ def on_during(*intervals):
     """Availability from one list of (start, end) per client."""
     flat = [pair for own in intervals for pair in own]
     offsets = np.cumsum([0, *(len(own) for own in intervals)])
-    return fs.devices.intervals([s for s, _ in flat], [e for _, e in flat], offsets)
+    return fs.devices.intervals([s for s, _ in flat], ends=[e for _, e in flat], offsets=offsets)
 
 
 def test_going_offline_in_the_middle_of_an_upload_loses_the_visit():

@@ -8,7 +8,7 @@ import pytest
 import fedsim as fs
 
 CLIENTS, DIM = 5, 4
-DEVICES = fs.devices.lognormal(0.1, 0.7, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1})
+DEVICES = fs.devices.lognormal(0.1, sigma=0.7, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1})
 
 
 def scenario_of(algorithm=None, **more):
@@ -60,7 +60,11 @@ def test_the_timeline_of_every_algorithm_is_known_without_computing(algorithm):
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("network", ["star", "shared"])
 def test_the_timeline_is_the_same_on_every_path(network, policy, events):
-    more = {"network": fs.topologies.multiple_access(CLIENTS, 4e3, 0.01)} if network == "shared" else {}
+    more = (
+        {"network": fs.topologies.multiple_access(CLIENTS, capacity_bps=4e3, latency_s=0.01)}
+        if network == "shared"
+        else {}
+    )
     scenario = scenario_of(participation=POLICIES[policy], record=fs.Record(events=events), **more)
     assert_same_timeline(fs.run(scenario, timing_only=True), fs.run(scenario))
 

@@ -32,7 +32,9 @@ def run_of(policy="first", network="shared", **more):
                 "problem": fs.problems.GaussianMean.synthetic(CLIENTS, dim=4, samples=6, seed=4),
                 "algorithm": fs.algorithms.FALD(step_size=1e-3, local_steps=3),
                 "network": networks[network],
-                "devices": fs.devices.lognormal(0.1, 0.7, dropout={"before": 0.1, "compute": 0.1, "upload": 0.15}),
+                "devices": fs.devices.lognormal(
+                    0.1, sigma=0.7, dropout={"before": 0.1, "compute": 0.1, "upload": 0.15}
+                ),
                 "participation": POLICIES[policy],
                 "budget": fs.Budget(rounds=10),
                 "replicas": 3,

@@ -76,13 +76,17 @@ def network(chance, clients):
         )  # fmt: skip
     if kind == 2:
         return fs.topologies.tree(
-            clients, chance.spoilt(chance.of(1, clients)), uplink_bps=chance.spoilt(1e4),
+            clients, edges=chance.spoilt(chance.of(1, clients)), uplink_bps=chance.spoilt(1e4),
             edge_uplink_bps=chance.spoilt(5e3), latency_s=chance.spoilt(0.1),
         )  # fmt: skip
     if kind == 3:
-        return fs.topologies.multiple_access(clients, chance.spoilt(1e4), chance.spoilt(0.1), chance.spoilt(0.1))
+        return fs.topologies.multiple_access(
+            clients, capacity_bps=chance.spoilt(1e4), latency_s=chance.spoilt(0.1), loss=chance.spoilt(0.1)
+        )
     if kind == 4:
-        return fs.topologies.ring(clients, chance.column(lambda: 1e4, clients), chance.spoilt(0.1))
+        return fs.topologies.ring(
+            clients, bandwidth_bps=chance.column(lambda: 1e4, clients), latency_s=chance.spoilt(0.1)
+        )
     return fs.Network(chance.spoilt(graph(chance, clients), 40))
 
 
@@ -142,13 +146,13 @@ class Absurd:
 def availability(chance, clients):
     kind = chance.rng.integers(8)
     if kind == 0:
-        return fs.devices.markov(chance.spoilt(1.0, 10), chance.spoilt(2.0, 10))
+        return fs.devices.markov(chance.spoilt(1.0, 10), off_s=chance.spoilt(2.0, 10))
     if kind == 1:
-        return fs.devices.diurnal(chance.spoilt(2.0, 10), chance.of(0.0, 0.3, 1.0, chance.spoilt(0.5, 5)))
+        return fs.devices.diurnal(chance.spoilt(2.0, 10), on_fraction=chance.of(0.0, 0.3, 1.0, chance.spoilt(0.5, 5)))
     if kind == 2:  # never there
-        return fs.devices.intervals([], [], np.zeros(clients + 1, int))
+        return fs.devices.intervals([], ends=[], offsets=np.zeros(clients + 1, int))
     if kind == 3:  # once
-        return fs.devices.intervals([chance.spoilt(1.0, 10)], [3.0], [0, *[1] * clients])
+        return fs.devices.intervals([chance.spoilt(1.0, 10)], ends=[3.0], offsets=[0, *[1] * clients])
     return chance.spoilt(None)
 
 
@@ -178,15 +182,23 @@ def devices(chance, clients):
     )
     if kind == 2:
         return fs.devices.lognormal(
-            chance.spoilt(0.1), chance.spoilt(1.0), dropout(chance), slowdown, availability(chance, clients)
+            chance.spoilt(0.1),
+            sigma=chance.spoilt(1.0),
+            dropout=dropout(chance),
+            slowdown=slowdown,
+            availability=availability(chance, clients),
         )
     if kind == 3:
         seconds = [chance.spoilt(chance.of(0.0, 0.2, 3.0)) for _ in range(clients + chance.one_in(30))]
         frame = {"seconds_per_step": seconds, "dropout": [0.1] * clients}
-        return fs.devices.table(frame, slowdown, availability=availability(chance, clients))
+        return fs.devices.table(frame, slowdown=slowdown, availability=availability(chance, clients))
     seconds = chance.column(lambda: chance.of(0.0, 0.2, 1e12), clients)
     return fs.devices.constant(
-        seconds, slowdown, dropout(chance), availability(chance, clients), latency_s=chance.spoilt(0.0)
+        seconds,
+        slowdown=slowdown,
+        dropout=dropout(chance),
+        availability=availability(chance, clients),
+        latency_s=chance.spoilt(0.0),
     )
 
 
@@ -222,7 +234,9 @@ def policy(chance, clients):
     if kind == 1:
         return fs.participation.with_replacement(chance.spoilt(some, 10))
     if kind == 2:
-        return fs.participation.uniform(chance.spoilt(some, 10), chance.of(None, "normalised", "scaled", "odd"))
+        return fs.participation.uniform(
+            chance.spoilt(some, 10), weighting=chance.of(None, "normalised", "scaled", "odd")
+        )
     if kind == 3:
         return fs.participation.bernoulli(chance.column(lambda: chance.of(1e-6, 0.5, 1.0), clients))
     if kind == 4:

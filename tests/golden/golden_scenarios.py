@@ -72,7 +72,7 @@ STAR = topologies.star(
     N, uplink_bps=(800.0, 1000.0, 1500.0, 900.0, 2000.0, 1200.0), downlink_bps=4e3, latency_s=0.01, loss=0.1
 )
 TREE = topologies.tree(
-    N, 2, uplink_bps=1e3, downlink_bps=4e3, latency_s=0.01, edge_uplink_bps=1.5e3, edge_downlink_bps=6e3
+    N, edges=2, uplink_bps=1e3, downlink_bps=4e3, latency_s=0.01, edge_uplink_bps=1.5e3, edge_downlink_bps=6e3
 )
 SHARED = topologies.multiple_access(N, capacity_bps=3e3, latency_s=0.02)
 RING = topologies.ring(N, bandwidth_bps=2e3, latency_s=0.01)
@@ -87,7 +87,10 @@ FLAKY = devices.lognormal(
 COMING = devices.constant(0.1, dropout=0.05, availability=devices.markov(on_s=4.0, off_s=2.0))
 DAILY = devices.constant(0.1, availability=devices.diurnal(period_s=20.0, on_fraction=0.5))
 LISTED = devices.constant(
-    0.05, availability=devices.intervals([0, 5, 0, 3, 0, 0, 9], [4, 30, 30, 30, 8, 30, 30], [0, 2, 3, 4, 5, 6, 7])
+    0.05,
+    availability=devices.intervals(
+        [0, 5, 0, 3, 0, 0, 9], ends=[4, 30, 30, 30, 8, 30, 30], offsets=[0, 2, 3, 4, 5, 6, 7]
+    ),
 )
 
 FALD = alg.FALD(1e-3, local_steps=3, correlation=0.4)

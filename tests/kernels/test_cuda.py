@@ -99,7 +99,7 @@ def compile_by_nvrtc(nvrtc, options, kind):
     """Return the PTX ("PTX") or machine code ("CUBIN") of the CUDA source."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     source = device.source().encode()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"fedsim.cu", 0, None, None) == 0
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"kernels.cu", 0, None, None) == 0
     try:
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         failed = nvrtc.nvrtcCompileProgram(program, len(options), given)
@@ -124,7 +124,7 @@ def test_nvrtc_compiles_every_kernel_to_exactly_rounded_arithmetic(nvrtc, dtype,
     for inexact in (".approx", ".ftz"):
         assert inexact not in ptx
     fused = set(re.findall(r"fma\.\w+\.\w+", ptx))
-    assert fused <= ({"fma.rn.f32"} if np.dtype(dtype) == np.float32 else set())  # those that the source asks for
+    assert fused <= ({"fma.rn.f32"} if np.dtype(dtype) == np.float32 else set())  # those in the source
     assert ".local" not in ptx  # parameters and noise in registers
 
 
@@ -154,11 +154,11 @@ def minibatches(client):
     return reference.choose_rows(rng.keys(5, Stream.BATCH, client=np.arange(JOBS)), sizes, start, 0), start
 
 
-def both(name, theta, *arguments, twin=sums):
+def both(name, theta, *arguments, backend=sums):
     """Return the results of the CUDA kernel and of the Numba kernel for the same arguments."""
     found, expected = np.empty_like(theta), np.empty_like(theta)
     getattr(cuda, name)(theta, *arguments, found)
-    getattr(twin, name)(theta, *arguments, expected)
+    getattr(backend, name)(theta, *arguments, expected)
     return found, expected
 
 
@@ -208,7 +208,7 @@ def test_softmax_gradients_equal_numbas_to_rounding(on_host, dtype, bias):
     theta, x, y, client = data(dtype, (6 + bias) * 3)  # three classes
     labels, share = (np.abs(y) * 3).astype(int) % 3, np.dtype(dtype).type(0.3)
     arguments = np.ascontiguousarray(x[:, :6]), labels, OFFSETS, client, *minibatches(client), 3, bias, share
-    found, expected = both("softmax_gradient", theta, *arguments, twin=cpu)
+    found, expected = both("softmax_gradient", theta, *arguments, backend=cpu)
     np.testing.assert_allclose(found, expected, rtol=0, atol=200 * np.finfo(dtype).eps * np.abs(expected).max())
 
 

@@ -83,7 +83,7 @@ def test_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(on_host, d):
         for p in parts:
             mine = theta[p], hessian, linear[p], *(a[p] for a in per_job)
             np.testing.assert_array_equal(cuda.leapfrog_quadratic(*mine, *arguments[7:]), together[p])
-    assert all(np.array_equal(kept, now) for kept, now in zip(before, arguments, strict=True))
+    assert all(np.array_equal(old, now) for old, now in zip(before, arguments, strict=True))
 
 
 @needs_compiler
@@ -124,7 +124,7 @@ SIZES = np.array([7, 30, 1, 15])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 BATCH = np.array([2, 9, 1, 15])
 CODECS = [
-    Identity(), Identity("float32"), QSGD(1), QSGD(16), Elias(4), Elias(300, "gamma"), Elias(2, form="sparse"),
+    Identity(), Identity("float32"), QSGD(1), QSGD(16), Elias(4), Elias(300, code="gamma"), Elias(2, form="sparse"),
     Elias(2, code="gamma", form="dense"),
 ]  # fmt: skip
 
@@ -184,7 +184,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_messages_equal_numbas(on_host, dtype, codec):
-    for d in (3, 16, 21):  # less than a group of eight, whole groups, and some left over
+    for d in (3, 16, 21):  # less than a group of eight, complete groups, and a remainder
         jobs = Messages(d, dtype)
         for terms, rows in product(jobs.terms(), (None, BATCH)):
             for precision in jobs.precisions:
@@ -332,17 +332,17 @@ def test_messages_do_not_depend_on_a_jobs_place_in_a_batch_nor_on_its_parts(on_h
                 del on_host[:]
                 assert_same(call(slice(None)), together)
                 assert on_host.count("round_levels") > (40 if most > 1 else 149)
-    assert all(np.array_equal(kept, now) for kept, now in zip(before, (jobs.theta, *terms[:3]), strict=True))
+    assert all(np.array_equal(old, now) for old, now in zip(before, (jobs.theta, *terms[:3]), strict=True))
 
 
 @needs_compiler
 def test_no_jobs_send_no_messages(on_host):
     none, jobs = slice(0, 0), Messages(5, "float64")
-    for sent, bits, kept in (
+    for sent, bits, memory in (
         jobs.gaussian(cuda.gaussian_messages, jobs.precisions[0], BATCH, (None, None, jobs.memory, 1.0), QSGD(4), none),
         jobs.logistic(cuda.logistic_messages, None, (None, None, jobs.memory, 1.0), Elias(4), none),
     ):
-        assert sent.shape == kept.shape == (0, 5)
+        assert sent.shape == memory.shape == (0, 5)
         assert bits.shape == (0,)
 
 

@@ -246,13 +246,13 @@ def test_langevin_steps_change_theta_alone(backend):
     before = [np.copy(a) for a in arguments]
     backend.langevin_quadratic(3)(*arguments)
     assert (arguments[0] != before[0]).all()
-    for kept, now in zip(before[1:], arguments[1:], strict=True):
-        np.testing.assert_array_equal(now, kept)
+    for old, now in zip(before[1:], arguments[1:], strict=True):
+        np.testing.assert_array_equal(now, old)
 
 
 # --- Trajectories on logistic regression ----------------------------------------------------------------
 
-SIZES = np.array([7, 30, 1, 70])  # one row, some, and more than are held at once
+SIZES = np.array([7, 30, 1, 70])  # one row, some, and more than a tile
 BATCH = np.array([2, 9, 1, 13])
 
 
@@ -272,7 +272,7 @@ def logistic_jobs(jobs, d, dtype, common, trajectories, steps, batch, linear=Tru
 
 @pytest.mark.parametrize("batch", [False, True], ids=["full", "minibatch"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("d", [1, 8, 21])  # less than a group of eight, a whole one, and some left over
+@pytest.mark.parametrize("d", [1, 8, 21])  # less than a group of eight, a complete one, and a remainder
 def test_logistic_trajectories_equal_the_reference(compiled, d, dtype, batch):
     for common, trajectories, steps in ((0.0, 1, 1), (0.5, 2, 3), (1.0, 2, 2)):
         arguments = logistic_jobs(40, d, dtype, common, trajectories, steps, batch, linear=common > 0)
@@ -292,8 +292,8 @@ def test_logistic_trajectories_do_not_depend_on_a_jobs_place_in_a_batch(compiled
             np.testing.assert_array_equal(compiled.leapfrog_logistic(*mine), together[part])
     none = [a[:0] if i in per_job and a is not None else a for i, a in enumerate(arguments)]
     assert compiled.leapfrog_logistic(*none).shape == (0, 11)
-    for kept, now in zip(before, arguments, strict=True):
-        np.testing.assert_array_equal(now, kept)
+    for old, now in zip(before, arguments, strict=True):
+        np.testing.assert_array_equal(now, old)
 
 
 @pytest.mark.parametrize("linear", [None, 0.5])
@@ -324,7 +324,7 @@ def test_logistic_trajectories_follow_the_leapfrog_rule(compiled, batch, linear)
                 g = gradient(at, draw)
                 moved = at + eta * p - eta**2 / 2 * g
                 p = p - eta / 2 * (g + gradient(moved, draw + 1))
-                at, draw = moved, draw + (1 if k == steps - 1 else 2)  # nobody asks for the last momentum
+                at, draw = moved, draw + (1 if k == steps - 1 else 2)  # the last momentum is not needed
         np.testing.assert_allclose(found[job], at, rtol=1e-11, atol=1e-11)
 
 

@@ -104,7 +104,7 @@ def test_entropies_tell_sets_apart_by_their_densities():
 GAUSSIAN = GaussianMean.synthetic(clients=3, dim=2, samples=20, seed=3)
 
 
-def test_hpd_error_is_that_of_the_samples_kept_so_far():
+def test_hpd_error_is_that_of_the_samples_recorded_so_far():
     rng = np.random.default_rng(2)
     mean, covariance = GAUSSIAN.exact()
     reference = rng.multivariate_normal(mean, covariance, 5000)
@@ -132,9 +132,9 @@ def test_a_resumed_run_has_the_same_figures(tmp_path):
             lambda progress: stop.set() if progress.round == 7 else None
         ])  # fmt: skip
     resumed = fs.run(made(), out=tmp_path / "run", resume=True)
-    whole = fs.run(made())
+    complete = fs.run(made())
     for column in ("entropy", "entropy_outside", "agreement", "ece"):
-        assert np.allclose(last(resumed, column), last(whole, column))
+        assert np.allclose(last(resumed, column), last(complete, column))
 
 
 def test_one_metric_serves_several_runs():
@@ -145,10 +145,10 @@ def test_one_metric_serves_several_runs():
 
 REFUSED = {
     r"calibration\(bins=0\)": lambda: metrics.calibration(0),
-    r"confident\(2,\): probabilities": lambda: metrics.confident(2),
+    r"confident\(2,\): give probabilities": lambda: metrics.confident(2),
     r"hpd\(alpha=2\)": lambda: metrics.hpd(1.0, 2),
     r"'against' needs arguments": lambda: scenario(metrics=("against",)),
-    r"the run's own model and other test rows": lambda: fs.run(scenario(metrics=(metrics.entropies(GAUSSIAN),))),
+    r"the same model and other test rows": lambda: fs.run(scenario(metrics=(metrics.entropies(GAUSSIAN),))),
     r"has no test rows": lambda: fs.run(scenario(FALD(1e-3), 2, GAUSSIAN, metrics=(metrics.calibration(),))),
     r"two predictors have shapes": lambda: fs.run(scenario(metrics=(metrics.against(np.full((3, 3), 1 / 3)),))),
 }

@@ -1,4 +1,4 @@
-"""What a run is judged by: whose predictions, which samples, and when a figure says less than it seems."""
+"""Metrics in runs: whose predictions, which samples, and warnings about figures."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_sampler_is_judged_by_the_average_over_its_samples(name):
     assert_judged(learnt(SAMPLERS[name]), average=True)
 
 
-def test_every_algorithm_says_whether_it_samples():
+def test_every_algorithm_declares_whether_it_samples():
     said = {name: vars(getattr(algorithms, name)).get("sampler") for name in algorithms.__all__}
     said.pop("distributed_sgd")  # makes a FedAvg
     said = {name: bool(says) for name, says in said.items()}
@@ -117,7 +117,7 @@ def test_without_temperature_a_sampler_descends_and_is_judged_so():
 
 @dataclass(frozen=True)
 class Own:
-    """An algorithm of one's own that says nothing."""
+    """A user's algorithm without a declaration."""
 
     def init(self, problem, initial):
         return {"theta": initial}
@@ -140,7 +140,7 @@ class OwnSampler(Own):
 
 
 @pytest.mark.parametrize("algorithm, average", [(Own(), False), (OwnSampler(), True)])
-def test_an_algorithm_that_says_nothing_is_an_optimiser(algorithm, average):
+def test_an_algorithm_without_a_declaration_is_an_optimiser(algorithm, average):
     assert_judged(learnt(algorithm), average)
 
 
@@ -158,12 +158,12 @@ def test_a_target_stops_at_the_current_thetas_level():
 
 def test_thinned_samples_leave_the_current_theta_current():
     result = learnt(OPTIMISERS["FedAvg"], record=fs.Record(every=5))
-    whole = learnt(OPTIMISERS["FedAvg"])
-    assert result.rounds["nll"].tolist() == whole.rounds["nll"].tolist()
+    complete = learnt(OPTIMISERS["FedAvg"])
+    assert result.rounds["nll"].tolist() == complete.rounds["nll"].tolist()
 
 
-@pytest.mark.parametrize("name, text", [("FedAvg", "the current theta"), ("FALD", "the average over kept samples")])
-def test_manifest_and_summary_say_which(name, text):
+@pytest.mark.parametrize("name, text", [("FedAvg", "the current theta"), ("FALD", "the average over recorded samples")])
+def test_manifest_and_summary_name_the_source(name, text):
     result = learnt((OPTIMISERS | SAMPLERS)[name], ("accuracy", "nll"))
     assert result.manifest["judged"] == {"accuracy": text, "nll": text}
     assert f"  accuracy, nll: of {text}" in result.summary().splitlines()
@@ -176,7 +176,7 @@ def test_manifest_and_summary_say_which(name, text):
         (lambda: metrics.predictive(of="mean"), "of='mean'.*'current' or 'average'"),
         (lambda: metrics.w2(over="rounds"), "'replicas' or 'history'"),
         (lambda: metrics.ess_per_megabit("bits"), "uplink_bits"),
-        (lambda: learnt(OPTIMISERS["FedAvg"], ("accepted",)), "'accepted'.*MALA and HMC"),
+        (lambda: learnt(OPTIMISERS["FedAvg"], ("accepted",)), "'accepted'.*MALA or HMC"),
         (lambda: gaussian(1, (metrics.w2(), metrics.w2(over="history"))), "two metrics fill the column 'w2'"),
         (lambda: fs.run(gaussian(1, ("w2",))), r"replicas >= 2.*w2\(over='history'\)"),
     ],
@@ -219,14 +219,14 @@ def test_the_history_of_few_chains_is_compared_with_the_exact_law(replicas):
     assert found.mean_error == pytest.approx(np.linalg.norm(pooled.mean(axis=0) - mean), rel=1e-9)
     gap = np.linalg.norm(sample - covariance) / np.linalg.norm(covariance)
     assert found.covariance_error == pytest.approx(gap, rel=1e-9)
-    assert result.manifest["judged"]["w2"] == "all kept samples"
+    assert result.manifest["judged"]["w2"] == "all recorded samples"
 
 
 def test_both_laws_fit_into_one_run_under_two_names():
     both = (metrics.w2(), metrics.w2(over="history", name="w2_history"))
     result = fs.run(gaussian(8, both, rounds=30, algorithm=algorithms.FALD(1e-3), initial=[9.0, 9.0]))
     assert {"w2", "w2_history"} <= set(result.metrics.columns)
-    assert result.manifest["judged"] == {"w2": "the replicas now", "w2_history": "all kept samples"}
+    assert result.manifest["judged"] == {"w2": "the current replicas", "w2_history": "all recorded samples"}
 
 
 def test_floors_are_what_perfect_samples_show():
@@ -239,9 +239,7 @@ def test_floors_are_what_perfect_samples_show():
 
 
 def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
-    with pytest.warns(
-        ResultWarning, match=r"w2 0\.\d+ is mostly noise: the 20 samples, were they perfect, would show 0\.\d+"
-    ):
+    with pytest.warns(ResultWarning, match=r"w2 0\.\d+ is mostly noise: 20 perfect samples would give 0\.\d+"):
         result = fs.run(replace(gaussian(20, ("w2",), rounds=60), seed=7))
     (doubt,) = result.manifest["warnings"]
     assert f"warning: {doubt}" in result.summary(400).splitlines()
@@ -249,12 +247,14 @@ def test_a_figure_that_perfect_samples_would_show_too_is_doubted_aloud():
 
 def test_a_history_counts_its_effective_samples():
     scenario = gaussian(2, HISTORY[:1], record=fs.Record(warmup=20))
-    with pytest.warns(ResultWarning, match="that the history is worth"):
+    with pytest.warns(ResultWarning, match="the effective size of the history"):
         result = fs.run(scenario)
     worth = diagnostics.ess(result.samples).min()
     floor = metrics.w2_floor(scenario.problem.exact()[1], worth)
-    assert f"the {worth:.0f} samples that the history is worth" in result.manifest["warnings"][0]
-    assert f"would show {floor:.3g}" in result.manifest["warnings"][0]
+    assert (
+        f"{worth:.0f} perfect samples, the effective size of the history, would give" in result.manifest["warnings"][0]
+    )
+    assert f"would give {floor:.3g}" in result.manifest["warnings"][0]
 
 
 def test_a_figure_far_above_the_floor_is_not_doubted():
@@ -319,7 +319,7 @@ def warned(scenario):
 @pytest.mark.parametrize("name", ["rhat", "ess", "ess_tail"])
 def test_too_few_samples_are_named_where_a_figure_of_chains_is_missing(name):
     (text,) = warned(gaussian(2, (name,), rounds=3, initial=APART))
-    assert text.startswith(f"{name} is not defined: 3 samples of each replica were kept; it needs 4")
+    assert text.startswith(f"{name} is not defined: 3 samples of each replica were recorded; it needs 4")
 
 
 @pytest.mark.parametrize("name", ["rhat", "ess", "ess_tail"])
@@ -331,7 +331,9 @@ def test_chains_that_never_moved_are_named_where_a_figure_is_missing_or_infinite
 def test_a_covariance_error_of_too_few_samples_or_of_a_point_mass_has_its_reason():
     one = metrics.covariance_error(over="history")
     (text,) = warned(gaussian(1, (one,), rounds=1))
-    assert text.startswith("covariance_error is not defined: it needs 2 kept samples, and there are 1; run more rounds")
+    assert text.startswith(
+        "covariance_error is not defined: it needs 2 recorded samples, and there are 1; run more rounds"
+    )
     cold = algorithms.FALD(1e-3, temperature=0.0)
     (text,) = warned(gaussian(3, ("covariance_error",), 5, cold))
     assert text.startswith("covariance_error is not defined: the exact covariance is zero")
@@ -340,7 +342,7 @@ def test_a_covariance_error_of_too_few_samples_or_of_a_point_mass_has_its_reason
 def test_chains_that_have_not_mixed_and_few_effective_samples_are_doubted():
     slow = algorithms.FALD(1e-4)
     rhat, ess, tail = warned(gaussian(2, ("rhat", "ess", "ess_tail"), 40, slow, initial=APART))
-    assert rhat.endswith("is above 1.01: the chains disagree about place or spread; run longer")
+    assert rhat.endswith("is above 1.01: the chains differ in location or scale; run longer")
     assert ess.endswith("is below 400: estimates from these samples are rough; run longer")
     assert tail.startswith("ess_tail ")
 
@@ -349,20 +351,20 @@ def test_a_common_start_is_doubted_and_starts_of_their_own_are_not():
     together = warned(gaussian(4, ("rhat",), rounds=1000))
     apart = warned(gaussian(4, ("rhat",), rounds=1000, initial=fs.initial.normal(1.0)))
     assert together == [
-        "rhat: all 4 replicas began at the same point, so that they agree before they have mixed; "
+        "rhat: all 4 replicas began at the same point, so that R-hat is small before they have mixed; "
         "set initial=fs.initial.normal(scale)"
     ]
     assert apart == []
 
 
-def test_without_a_clock_there_is_no_ess_per_second_and_a_warning_says_so():
-    with pytest.warns(ResultWarning, match="ess_per_second is not defined: no seconds were spent"):
+def test_without_a_clock_there_is_no_ess_per_second_but_a_warning():
+    with pytest.warns(ResultWarning, match="ess_per_second is not defined: seconds are 0"):
         result = fs.run(gaussian(2, ("ess_per_second",), rounds=20))
     assert result.metrics["ess_per_second"].isna().all()
 
 
-@pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, leapfrog_steps=2)])
-def test_chains_that_never_moved_have_no_ess_and_a_warning_says_what_was_accepted(algorithm):
+@pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, 2)])
+def test_chains_that_never_moved_have_no_ess_and_a_warning_names_the_acceptance_rate(algorithm):
     with pytest.warns(
         ResultWarning, match=r"ess: 2 of 2 chains never moved; 0 % of their proposals were accepted, lower"
     ):

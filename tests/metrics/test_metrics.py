@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedsim import metrics
+from fedsim import metrics, protocols
 from fedsim.errors import InvalidInput
 from fedsim.metrics import diagnostics
 
@@ -80,7 +80,7 @@ def test_w2_accepts_eigenvalues_that_rounding_made_negative():
         ([[1.0, 0.0], [0.0, -0.5]], "eigenvalue -0.5"),
         ([1.0, 2.0], r"must be \(d, d\)"),
         ([[np.nan, 0.0], [0.0, 1.0]], "must be finite"),
-        (np.eye(3), "one dimension d"),
+        (np.eye(3), "give equal dimensions"),
     ],
 )
 def test_w2_refuses_what_is_no_covariance(covariance, message):
@@ -227,8 +227,8 @@ def test_chains_that_have_stopped_are_left_out_of_rhat_and_of_both_sizes(arviz):
     history = autoregressive(0.5, 40, count=4, dim=2, seed=6)
     history[25:, 1] = np.nan
     seen = view(history[-1], history)
-    kept = history[:, [0, 2, 3]]
-    columns = [np.ascontiguousarray(kept[:, :, j].T) for j in range(2)]
+    running = history[:, [0, 2, 3]]
+    columns = [np.ascontiguousarray(running[:, :, j].T) for j in range(2)]
     assert metrics.rhat().evaluate(seen)["rhat"] == pytest.approx(max(float(arviz.rhat(c)) for c in columns), rel=1e-8)
     for metric, method in ((metrics.ess(), "bulk"), (metrics.ess_tail(), "tail")):
         least = min(float(arviz.ess(c, method=method)) for c in columns)
@@ -392,7 +392,7 @@ def test_w2_with_fewer_replicas_than_dimensions_uses_the_singular_covariance():
 def test_w2_of_a_block_of_rounds_has_the_bits_of_each(replicas, dim):
     rng = generator(replicas)
     theta = rng.normal(size=(9, replicas, dim)).astype(np.float32)
-    theta[4] = theta[4, 0]  # all alike
+    theta[4] = theta[4, 0]  # all equal
     metric = metrics.w2(reference=(np.zeros(dim), random_covariance(dim, rng)))
     together = metric.evaluate_rounds(view(theta[0]), theta)["w2"]
     assert together.tolist() == [metric.evaluate(view(t))["w2"] for t in theta]
@@ -426,8 +426,8 @@ def test_replicas_that_have_stopped_do_not_count():
     law = metrics.Moments(np.zeros(2), np.eye(2))
     for metric in (metrics.w2(), metrics.mean_error(), metrics.covariance_error()):
         assert metric.evaluate(view(padded, target=law)) == metric.evaluate(view(theta, target=law))
-        nobody = metric.evaluate(view(np.full((4, 2), np.nan), target=law))
-        assert np.isnan(list(nobody.values())).all()
+        none = metric.evaluate(view(np.full((4, 2), np.nan), target=law))
+        assert np.isnan(list(none.values())).all()
 
 
 @pytest.mark.parametrize("make", [metrics.w2, metrics.covariance_error])
@@ -449,7 +449,7 @@ def test_without_an_exact_law_the_remedy_is_named(make):
 def test_a_reference_of_another_dimension_is_refused():
     with pytest.raises(InvalidInput, match="exact mean has shape"):
         metrics.w2((np.zeros(3), np.eye(3))).evaluate(view(np.zeros((3, 2))))
-    with pytest.raises(InvalidInput, match=r"must be \(d,\) and \(d, d\)"):
+    with pytest.raises(InvalidInput, match=r"give \(d,\) and \(d, d\)"):
         metrics.w2((np.zeros(3), np.eye(2)))
     with pytest.raises(InvalidInput, match="a pair"):
         metrics.w2(np.zeros((50, 2)))
@@ -479,7 +479,7 @@ def test_mse_averages_over_a_run_before_squaring_and_over_runs_after():
     assert metric.columns == ("mse_norm",)
     found = metric.evaluate(view(history[-1], history))["mse_norm"]
     assert found == pytest.approx(np.mean((norms.mean(axis=0) - 1.0) ** 2))
-    history[4:, 1] = np.nan  # this run ended early: its estimate rests on what it kept
+    history[4:, 1] = np.nan  # this run ended early: its estimate uses its recorded samples
     estimates = np.array([norms[:, 0].mean(), norms[:4, 1].mean(), norms[:, 2].mean()])
     found = metric.evaluate(view(history[-1], history))["mse_norm"]
     assert found == pytest.approx(np.mean((estimates - 1.0) ** 2))
@@ -533,7 +533,7 @@ def test_every_metric_fills_its_columns_with_the_promised_rank_and_leaves_its_vi
     seen.theta.setflags(write=False)
     seen.history.setflags(write=False)
     values = metric.evaluate(seen)
-    assert isinstance(metric, metrics.Metric)
+    assert isinstance(metric, protocols.Metric)
     assert tuple(values) == metric.columns
     for value in values.values():
         assert np.shape(value) == ((7,) if metric.per_replica else ())
@@ -589,8 +589,8 @@ def test_a_function_that_returns_another_shape_is_refused():
         ("mse", "needs arguments"),
         (metrics.w2, r"call it: fs.metrics.w2"),
         (lambda theta: 0.0, "write `def"),
-        (3, "is no metric"),
-        (type(metrics.w2()), "is no metric"),
+        (3, "is not a metric"),
+        (type(metrics.w2()), "is not a metric"),
     ],
 )
 def test_resolve_refuses_with_a_remedy(wrong, message):

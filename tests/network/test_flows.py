@@ -76,7 +76,7 @@ def exact_finish(capacities, routes, bits, starts):
 
 
 def assert_fair(capacities, routes, rates):
-    """No link over capacity, none to spare: everybody is among the fastest on a link that is full."""
+    """No link is over capacity; every flow is among the fastest on a full link."""
     load = [sum(rate for route, rate in zip(routes, rates, strict=True) if k in route) for k in range(len(capacities))]
     for k, capacity in enumerate(capacities):
         assert load[k] <= capacity * (1 + 1e-12)
@@ -156,8 +156,8 @@ def test_cancelling_at_the_start_or_at_the_end_sends_nothing_or_all():
     flows = Flows([8.0, math.inf])
     assert flows.cancel(0.0, flows.start(0.0, [0], 16.0)) == 0.0
     assert flows.next_finish_s() == math.inf
-    whole = flows.start(0.0, [0], 16.0)
-    assert flows.cancel(2.0, whole) == 16.0
+    flow = flows.start(0.0, [0], 16.0)
+    assert flows.cancel(2.0, flow) == 16.0
     assert flows.cancel(3.0, flows.start(3.0, [1], 7.0)) == 7.0
     assert flows.next_finish_s() == math.inf
 
@@ -211,7 +211,7 @@ def networks(draw, largest=7, flows=8):
     capacities = draw(st.lists(capacity, min_size=1, max_size=largest))
     route = st.lists(st.integers(0, len(capacities) - 1), unique=True, max_size=4)
     routes = draw(st.lists(route, min_size=1, max_size=flows))
-    if draw(st.booleans()):  # everybody behind a link of their own: the shape that trees and stars have
+    if draw(st.booleans()):  # every client behind its own link, as in trees and stars
         capacities += draw(st.lists(capacity, min_size=len(routes), max_size=len(routes)))
         routes = [[*route, len(capacities) - 1 - i] for i, route in enumerate(routes)]
     return capacities, routes
@@ -261,7 +261,7 @@ def test_event_by_event_gives_the_same_bits_and_time_never_goes_back(case):
 
 
 @given(st.floats(1e-3, 1e9), st.floats(1e-3, 1e9), st.floats(0.0, 1e6), st.floats(1.0, 1e12), st.integers(1, 5))
-def test_a_flow_left_alone_ends_where_the_closed_form_says(near, far, start, bits, others):
+def test_an_uncontended_flow_ends_at_the_closed_form(near, far, start, bits, others):
     """Also on links that others use at other times."""
     flows = Flows([near, far, 1.0])
     for _ in range(others):
@@ -289,7 +289,7 @@ def test_a_link_never_carries_more_than_it_can(case):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_rates_stay_fair_through_starts_ends_cancellations_and_changes_of_capacity(seed):
-    """Long enough for links to become shared, lists to be laid out anew and groups to be drawn anew."""
+    """Long enough for links to become shared, lists to be laid out again and groups to be made again."""
     draw = np.random.default_rng(seed)
     capacities = draw.choice([1.0, 2.0, 5.0, 40.0, 100.0], 12).tolist() + [3.0] * 30
     flows, now, under_way = Flows(capacities), 0.0, {}
@@ -372,8 +372,8 @@ def test_a_busy_link_serves_a_long_queue_at_full_speed():
         (lambda: finish_times([1.0], [[0], [0]], [1.0], [0.0]), r"bits has shape \(1,\) for 2 routes"),
         (lambda: Flows([1.0]).start(0.0, [0], math.inf), "a flow of inf bits"),
         (lambda: Flows([1.0]).start(math.nan, [0], 1.0), "time nan after -inf"),
-        (lambda: Flows([1.0]).cancel(0.0, 3), "flow 3 is not under way"),
-        (lambda: Flows([1.0]).rate_bps(3), "flow 3 is not under way"),
+        (lambda: Flows([1.0]).cancel(0.0, 3), "flow 3 is not active"),
+        (lambda: Flows([1.0]).rate_bps(3), "flow 3 is not active"),
         (lambda: Flows([1.0]).set_capacity(0.0, 1, 1.0), "link 1 does not exist: name one of 0 to 0"),
         (lambda: Flows([1.0]).set_capacity(0.0, 0, -1.0), "link 0 has capacity -1.0"),
     ],
@@ -386,7 +386,7 @@ def test_nonsense_is_refused_in_one_sentence(call, words):
 def test_time_may_not_go_back_nor_pass_over_an_end():
     flows = Flows([8.0])
     flows.start(1.0, [0], 8.0)
-    with pytest.raises(InvalidInput, match=r"time 0\.5 after 1\.0: give times that do not go back"):
+    with pytest.raises(InvalidInput, match=r"time 0\.5 after 1\.0: give times that do not decrease"):
         flows.start(0.5, [0], 8.0)
     with pytest.raises(InvalidInput, match=r"time 3\.0: first finish what ends or changes at 2\.0"):
         flows.start(3.0, [0], 8.0)

@@ -217,7 +217,7 @@ def test_every_route_is_a_shortest_path_and_its_columns_are_its_links(case):
         assert all(u == v for (_, u), (v, _) in itertools.pairwise(hops))
         assert network.delay_s(upward)[c] == shortest[node]
         assert network.bottleneck_bps(upward)[c] == min(graph.edges[hop]["bandwidth_bps"] for hop in hops)
-        assert hops == [(v, u) for u, v in edge_list(network, edge, c, not upward)][::-1]  # there and back alike
+        assert hops == [(v, u) for u, v in edge_list(network, edge, c, not upward)][::-1]  # the same in both directions
 
 
 def edge_list(network, edge, client, upward):
@@ -304,21 +304,21 @@ def along(u, v, **data):
         (along("a", "agg", latency_s=math.inf), "edge 'a'-'agg' has latency_s inf"),
         (
             along("a", "agg", loss=1.0),
-            "edge 'a'-'agg' has loss 1.0: give a share of what is sent, at least 0 and below 1",
+            "edge 'a'-'agg' has loss 1.0: give the fraction that is lost, at least 0 and below 1",
         ),
         (along("a", "agg", loss=-0.5), "edge 'a'-'agg' has loss -0.5"),
         (along("a", "agg", shared="yes"), "edge 'a'-'agg' has shared 'yes': give True or False"),
         (
             lambda g: g.edges["a", "agg"].pop("bandwidth_bps"),
-            "edge 'a'-'agg' has no 'bandwidth_bps': set it, or say",
+            "edge 'a'-'agg' has no 'bandwidth_bps': set it, or name another",
         ),
         (
             lambda g: g.edges["a", "agg"].pop("latency_s"),
-            "edge 'a'-'agg' has no 'latency_s': set it, or say with latency_s=",
+            "edge 'a'-'agg' has no 'latency_s': set it, or name another attribute with latency_s=",
         ),
         (
             lambda g: g.remove_edge("agg", "core"),
-            "client 0 has no way from 'a' to 'core', the server: add edges",
+            "client 0 has no route from 'a' to 'core': add edges",
         ),
         (lambda g: g.add_edge("a", "a"), "edge 'a'-'a' leads back to where it starts: remove it"),
     ],
@@ -345,13 +345,13 @@ def test_a_graph_that_makes_no_sense_is_refused_with_the_place_and_the_remedy(ch
         ({"clients": []}, "the network has no clients"),
         (
             {"bandwidth_bps": "capacity"},
-            "edge 'core'-'c' has no 'capacity': set it, or say with bandwidth_bps=",
+            "edge 'core'-'c' has no 'capacity': set it, or name another attribute with bandwidth_bps=",
         ),
         ({"loss": "lost"}, "loss='lost': no edge has that attribute"),
         ({"shared": "radio"}, "shared='radio': no edge has that attribute"),
         (
             {"routes": {0: ["a", "core"]}},
-            r"routes\[0\] needs 'a'-'core' both ways: add the edge, or go another way",
+            r"routes\[0\] needs 'a'-'core' in both directions: add the edge, or give another route",
         ),
         (
             {"routes": {0: ["a", "agg"]}},
@@ -377,7 +377,7 @@ def test_only_simple_graphs_are_networks(graph):
 def test_a_way_there_without_a_way_back_is_refused():
     graph = metro().to_directed()
     graph.remove_edge("agg", "b")
-    with pytest.raises(InvalidInput, match="client 1 has no way from 'core' to 'b', the server"):
+    with pytest.raises(InvalidInput, match="client 1 has no route from 'core' to 'b'"):
         Network(graph)
 
 
@@ -388,7 +388,7 @@ def test_half_a_shared_edge_is_refused(back):
         graph.remove_edge("core", "agg")
     else:
         graph["core"]["agg"].update(back)
-    with pytest.raises(InvalidInput, match=r"is shared: the edge .* must be shared, too, with the same bandwidth"):
+    with pytest.raises(InvalidInput, match=r"is shared: the edge .* must also be shared, with the same bandwidth"):
         Network(graph)
 
 

@@ -1,4 +1,4 @@
-"""Messages between any two nodes of a network: their routes, and that they share links with everybody else."""
+"""Messages between any two nodes of a network: their routes, and shared links."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_every_route_has_the_least_latency_and_then_the_fewest_links(graph):
         least = nx.single_source_dijkstra_path_length(graph, a, weight=lambda u, v, d: 1000 * d["latency_s"] + 1)
         for b in graph:
             if b not in least:
-                with pytest.raises(InvalidInput, match=f"no way leads from {a} to {b}: add edges"):
+                with pytest.raises(InvalidInput, match=f"no route leads from {a} to {b}: add edges"):
                     network.paths([(a, b)])
                 continue
             paths = network.paths([(a, b)])
@@ -108,7 +108,7 @@ def test_every_route_has_the_least_latency_and_then_the_fewest_links(graph):
 
 
 def test_many_pairs_at_once_have_the_routes_of_each_alone():
-    network = fs.topologies.tree(12, 3, uplink_bps=5.0, downlink_bps=7.0, latency_s=1.0, edge_latency_s=2.0)
+    network = fs.topologies.tree(12, edges=3, uplink_bps=5.0, downlink_bps=7.0, latency_s=1.0, edge_latency_s=2.0)
     nodes = [*network.nodes, "edge0", "edge1", "edge2", "server"]
     pairs = [(a, b) for a in nodes for b in nodes]
     together = network.paths(pairs)
@@ -123,7 +123,7 @@ def test_many_pairs_at_once_have_the_routes_of_each_alone():
         {"uplink_bps": math.inf, "downlink_bps": [4.0, math.inf, 2.0]},
     ],
 )
-def test_a_star_says_what_its_graph_says(arguments):
+def test_a_star_has_the_routes_of_its_graph(arguments):
     star = fs.topologies.star(3, **arguments)
     network = Network(star.graph)
     assert (star.nodes, star.server, star.has_server, star.edge_nodes) == (network.nodes, "server", True, ())
@@ -148,18 +148,18 @@ def test_a_network_may_lack_a_server():
             ask(True)
 
 
-def test_clients_without_a_server_need_not_be_connected_until_somebody_asks():
+def test_clients_without_a_server_need_a_connection_only_for_their_routes():
     graph = nx.Graph()
     graph.add_node("a", client=0)
     graph.add_node("b", client=1)
     network = Network(graph)
-    with pytest.raises(InvalidInput, match="no way leads from 'a' to 'b'"):
+    with pytest.raises(InvalidInput, match="no route leads from 'a' to 'b'"):
         network.paths([("a", "b")])
 
 
 def test_routes_to_a_server_that_is_not_there_are_refused():
     graph = line(1.0).graph
-    with pytest.raises(InvalidInput, match="routes= lead to the server, and no node is one"):
+    with pytest.raises(InvalidInput, match="routes= lead to the server, and the graph has none"):
         Network(graph, routes={0: ["n0", "n1"]})
 
 
@@ -174,7 +174,7 @@ def test_a_scenario_with_one_server_refuses_a_network_without():
         )
 
 
-def test_a_class_of_ones_own_without_paths_says_what_is_missing():
+def test_an_own_class_without_paths_is_refused_by_name():
     from fedsim.protocols import as_network
 
     class Own:
@@ -195,10 +195,10 @@ def test_a_class_of_ones_own_without_paths_says_what_is_missing():
     [
         (3, r"paths\(3\): list pairs of nodes"),
         ("n0", r"paths\('n0'\): list pairs"),
-        ([("n0",)], r"\('n0',\) is no pair"),
-        ([("n0", "n1", "n2")], "is no pair"),
-        (["ab"], "'ab' is no pair"),
-        ([7], "7 is no pair"),
+        ([("n0",)], r"\('n0',\) is not a pair"),
+        ([("n0", "n1", "n2")], "is not a pair"),
+        (["ab"], "'ab' is not a pair"),
+        ([7], "7 is not a pair"),
         ([("server", "moon")], "the end of a message '(moon|server)' is not a node of the graph"),
         ([([], "moon")], r"the end of a message \[\] is not a node"),
         ({"a": "b"}, "list pairs"),

@@ -59,7 +59,7 @@ def test_a_star_does_not_change_when_its_callers_list_does():
         {},
     ],
 )
-def test_a_star_says_what_its_graph_says_as_a_network(arguments):
+def test_a_star_equals_the_network_of_its_graph(arguments):
     star = topologies.star(3, **arguments)
     drawn = Network(star.graph)
     assert star.contended is drawn.contended is False
@@ -97,14 +97,14 @@ def test_a_star_of_a_million_clients_costs_columns_only():
         ({"clients": 0}, r"star\(clients=0\): give an integer, at least 1"),
         ({"clients": 2.0}, r"star\(clients=2.0\)"),
         ({"clients": True}, r"star\(clients=True\)"),
-        ({"uplink_bps": 0.0}, r"star\(uplink_bps=0.0\): give positive bit/s, inf for ideal"),
+        ({"uplink_bps": 0.0}, r"star\(uplink_bps=0.0\): give a positive number of bit/s, inf for ideal"),
         ({"downlink_bps": [1.0, -2.0, 3.0]}, r"star\(downlink_bps\[1\]=-2.0\)"),
         ({"uplink_bps": math.nan}, r"star\(uplink_bps=nan\)"),
         ({"latency_s": -1.0}, r"star\(latency_s=-1.0\): give seconds, at least 0"),
         ({"latency_s": math.inf}, r"star\(latency_s=inf\)"),
         (
             {"loss": [0.0, 0.5, 1.0]},
-            r"star\(loss\[2\]=1.0\): give a share of what is sent, at least 0 and below 1",
+            r"star\(loss\[2\]=1.0\): give the fraction that is lost, at least 0 and below 1",
         ),
         ({"latency_s": [0.1, 0.2]}, r"star\(latency_s=...\) has shape \(2,\): give one number, or 3 of them"),
         ({"latency_s": "slow"}, r"star\(latency_s='slow'\): give a number, or one per client"),
@@ -121,7 +121,7 @@ def test_a_star_that_makes_no_sense_is_refused(arguments, words):
 
 def test_a_tree_puts_clients_in_equal_blocks_behind_edges():
     tree = topologies.tree(
-        5, 2, uplink_bps=[1.0, 2.0, 3.0, 4.0, 5.0], downlink_bps=9.0, latency_s=0.5, loss=0.5,
+        5, edges=2, uplink_bps=[1.0, 2.0, 3.0, 4.0, 5.0], downlink_bps=9.0, latency_s=0.5, loss=0.5,
         edge_uplink_bps=[4.0, 1.5], edge_downlink_bps=8.0, edge_latency_s=[1.0, 2.0],
     )  # fmt: skip
     assert [names(tree, c, True)[1] for c in range(5)] == ["edge0-server"] * 3 + ["edge1-server"] * 2
@@ -131,7 +131,7 @@ def test_a_tree_puts_clients_in_equal_blocks_behind_edges():
     assert tree.bottleneck_bps(False).tolist() == [8.0] * 5
     assert tree.loss_factor(True).tolist() == [2.0] * 5
     assert tree.contended
-    assert not topologies.tree(5, 2, uplink_bps=1.0).contended
+    assert not topologies.tree(5, edges=2, uplink_bps=1.0).contended
     assert tree.describe() == "tree, 7 links; bottleneck edge1-server 1.5 bit/s, 2 clients"
 
 
@@ -150,8 +150,8 @@ def test_a_ring_of_clients_and_server_can_be_uneven():
     assert names(ring, 0, True) == ["client0-client1", "client1-client2", "client2-server"]
 
 
-def test_multiple_access_is_one_link_for_everybody_in_both_directions():
-    channel = topologies.multiple_access(3, 9.0, latency_s=[0.0, 1.0, 2.0], loss=0.5)
+def test_multiple_access_is_one_link_for_all_clients_in_both_directions():
+    channel = topologies.multiple_access(3, capacity_bps=9.0, latency_s=[0.0, 1.0, 2.0], loss=0.5)
     routes = [channel.route(c, upward).tolist() for c in range(3) for upward in (True, False)]
     assert routes == [[0]] * 6
     assert channel.capacities_bps.tolist() == [9.0]
@@ -159,7 +159,7 @@ def test_multiple_access_is_one_link_for_everybody_in_both_directions():
     assert channel.loss_factor(True).tolist() == [2.0] * 3
     assert channel.bottleneck_bps(True).tolist() == [9.0] * 3
     assert channel.contended
-    assert topologies.multiple_access(1, 9.0).contended  # its way up meets its way down
+    assert topologies.multiple_access(1, capacity_bps=9.0).contended  # its way up meets its way down
     assert finish_times(channel.capacities_bps, routes[:3], 9.0, 0.0).tolist() == [3.0] * 3
     between = channel.paths([("client0", "client2")])  # what clients send each other is on the air as well
     assert between.route(0).tolist() == [0]
@@ -169,19 +169,19 @@ def test_multiple_access_is_one_link_for_everybody_in_both_directions():
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: topologies.tree(3, 4), r"tree\(edges=4\): only 3 clients exist; ask for at most 3 edges"),
-        (lambda: topologies.tree(3, 0), r"tree\(edges=0\)"),
+        (lambda: topologies.tree(3, edges=4), r"tree\(edges=4\): only 3 clients exist; use at most 3 edges"),
+        (lambda: topologies.tree(3, edges=0), r"tree\(edges=0\)"),
         (
-            lambda: topologies.tree(3, 2, edge_latency_s=[0.1] * 3),
+            lambda: topologies.tree(3, edges=2, edge_latency_s=[0.1] * 3),
             r"tree\(edge_latency_s=...\) has shape \(3,\): .* 2 of them",
         ),
-        (lambda: topologies.tree(3, 2, edge_uplink_bps=-1.0), r"tree\(edge_uplink_bps=-1.0\)"),
-        (lambda: topologies.tree(3, 2, edge_loss=1.5), r"tree\(edge_loss=1.5\)"),
+        (lambda: topologies.tree(3, edges=2, edge_uplink_bps=-1.0), r"tree\(edge_uplink_bps=-1.0\)"),
+        (lambda: topologies.tree(3, edges=2, edge_loss=1.5), r"tree\(edge_loss=1.5\)"),
         (lambda: topologies.ring(2, loss=2.0), r"ring\(loss=2.0\)"),
         (lambda: topologies.ring(0), r"ring\(clients=0\)"),
-        (lambda: topologies.multiple_access(2, 0.0), r"multiple_access\(capacity_bps=0.0\)"),
+        (lambda: topologies.multiple_access(2, capacity_bps=0.0), r"multiple_access\(capacity_bps=0.0\)"),
         (
-            lambda: topologies.multiple_access(2, [1.0, 2.0]),
+            lambda: topologies.multiple_access(2, capacity_bps=[1.0, 2.0]),
             r"the channel is one link; give one number for all",
         ),
     ],
@@ -296,6 +296,6 @@ def test_files_that_are_missing_or_too_large_are_refused(tmp_path, metro, monkey
         topologies.from_graphml(tmp_path / "none.graphml")
     with pytest.raises(InvalidInput, match="cannot be read"):
         topologies.from_graphml(tmp_path)
-    monkeypatch.setattr("fedsim.topologies.graphml.LARGEST_FILE", 100)
+    monkeypatch.setattr("fedsim.network.graph.MAX_FILE_BYTES", 100)
     with pytest.raises(InvalidInput, match=r"metro\.graphml is larger than"):
         topologies.from_graphml(metro)

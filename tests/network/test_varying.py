@@ -59,14 +59,14 @@ def test_the_mean_is_over_time():
     "arguments, words",
     [
         (([], []), "0 times and 0 bandwidths"),
-        (([0.0, 1.0], [1.0]), "2 times and 1 bandwidths; give one bandwidth a time"),
+        (([0.0, 1.0], [1.0]), "2 times and 1 bandwidths; give one bandwidth per time"),
         (([1.0], [1.0]), r"times_s\[0\]=1\): the first bandwidth begins at 0"),
         (([0.0, 2.0, 2.0], [1.0] * 3), r"times_s\[2\]=2\) follows 2: give times that rise"),
         (([0.0], [-1.0]), r"bps\[0\]=-1\): give bit/s"),
         (([0.0], [1e-200]), r"bps\[0\]=1e-200"),
-        (([0.0], [math.inf]), "holds a NaN or an infinity"),
-        (([0.0], [math.nan]), "holds a NaN"),
-        (([0.0, math.inf], [1.0, 1.0]), "holds a NaN or an infinity"),
+        (([0.0], [math.inf]), "contains a NaN or an infinity"),
+        (([0.0], [math.nan]), "contains a NaN"),
+        (([0.0, math.inf], [1.0, 1.0]), "contains a NaN or an infinity"),
         (([0.0, 1.0], [1.0, 0.0]), "the last bandwidth is 0 and stays"),
         (([0.0, 1.0], [0.0, 0.0], 2.0), "all bandwidths are 0"),
         (([0.0, 1.0], [1.0, 2.0], 1.0), r"period_s=1\): the last step is at 1 s"),
@@ -151,7 +151,7 @@ def test_the_latency_follows_the_last_bit_on_a_link_that_varies():
 def test_a_bandwidth_that_never_changes_gives_the_times_of_a_number():
     for shape in (
         lambda bps: fs.topologies.star(2, uplink_bps=bps, downlink_bps=[100.0, 70.0], latency_s=0.25),
-        lambda bps: fs.topologies.tree(2, 1, edge_uplink_bps=bps, downlink_bps=90.0),
+        lambda bps: fs.topologies.tree(2, edges=1, edge_uplink_bps=bps, downlink_bps=90.0),
     ):
         for policy in (fs.participation.full(), fs.participation.buffered(1)):
             steady, varying = (
@@ -164,7 +164,7 @@ def test_a_bandwidth_that_never_changes_gives_the_times_of_a_number():
 def test_links_of_a_graph_may_vary_and_are_shared_exactly():
     # 64 bits up each, at 32 bit/s each over the edge until 1, at 64 each then: 32 + 32 bits, done at 1.5
     up = Varying([0.0, 1.0], [64.0, 128.0])
-    rounds = star_run(fs.topologies.tree(2, 1, edge_uplink_bps=up)).rounds
+    rounds = star_run(fs.topologies.tree(2, edges=1, edge_uplink_bps=up)).rounds
     assert rounds["closed_s"].tolist() == [1.5, 2.5, 3.5]
 
 
@@ -279,9 +279,9 @@ def test_a_network_lists_the_links_that_vary():
     [
         fs.topologies.star(3, uplink_bps=[Varying([0.0, 1.0], [0.0, 5e5], 2.0), 1e6, 2e6], downlink_bps=1e6),
         fs.topologies.star(3, downlink_bps=Varying([0.0, 1.0], [3e5, 5e5])),
-        fs.topologies.tree(4, 2, uplink_bps=1e6, edge_uplink_bps=[Varying([0.0, 0.5], [1e5, 9e5], 1.0), 2e5]),
+        fs.topologies.tree(4, edges=2, uplink_bps=1e6, edge_uplink_bps=[Varying([0.0, 0.5], [1e5, 9e5], 1.0), 2e5]),
     ],
-    ids=["star", "star, all alike", "tree"],
+    ids=["star", "star, equal links", "tree"],
 )
 def test_networks_with_varying_links_keep_the_contract(network):
     assert network.varying
@@ -304,7 +304,7 @@ def test_half_of_a_shared_edge_cannot_vary_on_its_own():
     graph.add_node("a", client=0)
     for u, v in (("a", "server"), ("server", "a")):
         graph.add_edge(u, v, bandwidth_bps=Varying([0.0], [4.0]), latency_s=0.0, shared=True)
-    with pytest.raises(InvalidInput, match="must be shared, too, with the same bandwidth"):
+    with pytest.raises(InvalidInput, match="must also be shared, with the same bandwidth"):
         Network(graph)
 
 

@@ -35,7 +35,7 @@ HOMES = {
     "simpy": "engine/clock/simpy/",
     "ray": "runtime/ray",
     "numba": "kernels/",
-    "cupy": "kernels/cuda/",
+    "cupy": "kernels/cuda/device.py",
     "torch": "problems/torch",
     "jax": "problems/jax.py",
 }

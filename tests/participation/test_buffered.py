@@ -14,7 +14,7 @@ from fedsim.analysis import timeline
 
 @dataclasses.dataclass(frozen=True)
 class Add:
-    """A client adds its number plus one to the model it started from: replies can be told apart by eye."""
+    """A client adds its number plus one to the model it started from: replies are distinct."""
 
     def init(self, problem, initial):
         return {"theta": initial}
@@ -34,7 +34,7 @@ class Add:
 
 @dataclasses.dataclass(frozen=True)
 class Remember(Add):
-    """And it counts its visits, as far as the server has folded them."""
+    """Also counts its visits that the server has aggregated."""
 
     def memory(self, problem):
         return {"visits": np.zeros(1)}
@@ -78,7 +78,7 @@ SECONDS = [2.0, 3.5, 7.5]
 def test_every_so_many_arrivals_make_a_version():
     result = fs.run(scenario_of(SECONDS, fs.participation.buffered(2)))
     assert result.rounds["closed_s"].tolist() == [3.5, 6.0, 7.5]
-    # Replies are re-based on the version that they are folded into: each moves it by its client's number plus one.
+    # Replies are re-based on the version that they are aggregated into: each moves it by its client's number plus one.
     assert thetas(result) == pytest.approx([(1 + 2) / 2, 1.5 + (1 + 1) / 2, 2.5 + (2 + 3) / 2])
 
 
@@ -131,11 +131,11 @@ def at_work(visits, instant):
 def on_during(*intervals):
     flat = [pair for own in intervals for pair in own]
     return fs.devices.intervals(
-        [s for s, _ in flat], [e for _, e in flat], np.cumsum([0, *(len(own) for own in intervals)])
+        [s for s, _ in flat], ends=[e for _, e in flat], offsets=np.cumsum([0, *(len(own) for own in intervals)])
     )
 
 
-def test_all_work_all_the_time_unless_told_otherwise():
+def test_all_clients_work_continuously_by_default():
     result = fs.run(scenario_of([1.1, 2.3, 0.7, 1.9], fs.participation.buffered(3), rounds=20))
     visits = timeline.visits(result)
     for instant in np.linspace(0.1, result.rounds["closed_s"].max() - 0.1, 50):
@@ -149,7 +149,7 @@ def test_so_many_are_at_work_as_asked_for():
     for instant in np.linspace(0.1, result.rounds["closed_s"].max() - 0.1, 50):
         now = at_work(visits, instant)
         assert len(now) == len(set(now)) == 4
-    assert (result.clients["arrived"] > 3).all()  # drawn afresh, so everybody has a turn
+    assert (result.clients["arrived"] > 3).all()  # drawn at random, so that all clients have visits
 
 
 def test_who_is_off_at_first_joins_when_it_comes_on():
@@ -212,7 +212,7 @@ def test_visits_that_all_drop_out_do_not_go_on_for_ever():
 
 
 def test_a_replica_among_many_equals_the_replica_alone():
-    devices = fs.devices.lognormal(1.0, 0.6, dropout=0.2, slowdown=fs.devices.pareto_slowdown(2.0))
+    devices = fs.devices.lognormal(1.0, sigma=0.6, dropout=0.2, slowdown=fs.devices.pareto_slowdown(2.0))
     scenario = scenario_of(
         devices,
         fs.participation.buffered(3, of=5),

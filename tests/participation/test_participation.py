@@ -42,7 +42,7 @@ def p_value(counts, expected):
 
 
 def weights_of_rounds(policy, weights=P, replicas=REPLICAS):
-    """The random weight vectors a (replicas, clients) of rounds in which everybody selected replies."""
+    """The random weight vectors a (replicas, clients) of rounds in which all selected clients reply."""
     row, client, multiplicity = cohorts_of(np.asarray(selected(policy, weights, replicas)), len(weights))
     starts = np.searchsorted(row, np.arange(replicas + 1))
     out = np.zeros((replicas, len(weights)))
@@ -54,7 +54,7 @@ def weights_of_rounds(policy, weights=P, replicas=REPLICAS):
 # --- Who is selected --------------------------------------------------------------------------------------
 
 
-def test_full_selects_everybody():
+def test_full_selects_all_clients():
     answer = selected(participation.full(), replicas=3)
     assert answer.tolist() == [list(range(N))] * 3
 
@@ -94,7 +94,7 @@ def test_bernoulli_tosses_a_coin_for_every_client(probability):
 
 
 @pytest.mark.parametrize("policy", [participation.first(2), participation.deadline(3.0), participation.buffered(2)])
-def test_policies_without_a_sample_size_ask_everybody(policy):
+def test_policies_without_a_cohort_size_select_all_clients(policy):
     assert selected(policy, replicas=2).tolist() == [list(range(N))] * 2
 
 
@@ -165,8 +165,8 @@ EXACT = {
     "with replacement, one lost": (participation.with_replacement(4), arrived([0, 2], [2, 1]), [2 / 3, 1 / 3]),
     "uniform": (participation.uniform(2), arrived([1, 4]), [0.5, 0.5]),
     "uniform, one lost": (participation.uniform(2), arrived([4]), [1.0]),
-    "uniform, normalised": (participation.uniform(2, "normalised"), arrived([1, 4]), [0.3, 0.7]),
-    "uniform, scaled": (participation.uniform(2, "scaled"), arrived([1, 4]), [0.375, 0.875]),
+    "uniform, normalised": (participation.uniform(2, weighting="normalised"), arrived([1, 4]), [0.3, 0.7]),
+    "uniform, scaled": (participation.uniform(2, weighting="scaled"), arrived([1, 4]), [0.375, 0.875]),
     "bernoulli": (participation.bernoulli(0.5), arrived([1, 4]), [0.3, 0.7]),
     "first": (participation.first(2), arrived([1, 4]), [0.3, 0.7]),
     "deadline": (participation.deadline(1.0), arrived([1, 4]), [0.3, 0.7]),
@@ -182,8 +182,8 @@ def test_replies_are_weighed_exactly(case):
 
 @pytest.mark.parametrize("case", EXACT)
 def test_a_round_without_replies_has_no_weights(case):
-    nobody = (np.empty(0), np.empty(0, np.int64), np.array([0, 0]), N)
-    assert weights_by(EXACT[case][0], nobody).shape == (0,)
+    none = (np.empty(0), np.empty(0, np.int64), np.array([0, 0]), N)
+    assert weights_by(EXACT[case][0], none).shape == (0,)
 
 
 def test_replicas_are_weighed_apart():
@@ -200,10 +200,10 @@ SCHEMES = {
     "with replacement": (participation.with_replacement(3), P, moments.with_replacement(P, 3)),
     "uniform": (participation.uniform(3), EQUAL, moments.uniform(EQUAL, 3)),
     "scaled": (
-        participation.uniform(3, "scaled"), P, moments.uniform_subsets(P, 3, lambda members: members * N / 3),
+        participation.uniform(3, weighting="scaled"), P, moments.uniform_subsets(P, 3, lambda members: members * N / 3),
     ),
     "normalised": (
-        participation.uniform(3, "normalised"), P,
+        participation.uniform(3, weighting="normalised"), P,
         moments.uniform_subsets(P, 3, lambda members: members / members.sum()),
     ),
     "bernoulli": (participation.bernoulli(0.4), P, moments.bernoulli(P, 0.4)),
@@ -354,15 +354,15 @@ def test_a_deadline_keeps_replies_in_time_and_closes_early_when_all_have_arrived
 # --- Refusals ---------------------------------------------------------------------------------------------
 
 WRONG = {
-    "nobody": (lambda: participation.uniform(0), r"uniform\(0\): ask for an integer of at least 1"),
+    "no client": (lambda: participation.uniform(0), r"uniform\(0\): give an integer of at least 1"),
     "a negative number": (lambda: participation.with_replacement(-3), r"with_replacement\(-3\)"),
     "half a client": (lambda: participation.uniform(2.5), r"uniform\(2.5\)"),
     "a word": (lambda: participation.uniform("all"), r"uniform\(all\)"),
     "NaN clients": (lambda: participation.uniform(math.nan), r"uniform\(nan\)"),
     "infinitely many": (lambda: participation.with_replacement(math.inf), r"with_replacement\(inf\)"),
     "nothing": (lambda: participation.uniform(None), r"uniform\(None\)"),
-    "an unknown weighting": (lambda: participation.uniform(2, "fair"), "choose 'normalised' or 'scaled'"),
-    "probability zero": (lambda: participation.bernoulli(0), r"bernoulli\(0\): a probability lies in \(0, 1\]"),
+    "an unknown weighting": (lambda: participation.uniform(2, weighting="fair"), "choose 'normalised' or 'scaled'"),
+    "probability zero": (lambda: participation.bernoulli(0), r"bernoulli\(0\): give a probability in \(0, 1\]"),
     "probability above one": (lambda: participation.bernoulli([0.5, 1.5]), r"in \(0, 1\]"),
     "probability NaN": (lambda: participation.bernoulli(math.nan), r"in \(0, 1\]"),
     "a word for a probability": (lambda: participation.bernoulli("half"), "probability"),
@@ -372,11 +372,11 @@ WRONG = {
     "first none": (lambda: participation.first(0), r"first\(0\)"),
     "a deadline in the past": (lambda: participation.deadline(-1.0), r"deadline\(-1.0\)"),
     "a deadline that never comes": (lambda: participation.deadline(math.inf), r"deadline\(inf\)"),
-    "a deadline of nobody": (lambda: participation.deadline(1.0, of=0), r"deadline\(0\)"),
+    "a deadline of no client": (lambda: participation.deadline(1.0, of=0), r"deadline\(of=0\)"),
     "an empty buffer": (lambda: participation.buffered(0), r"buffered\(0\)"),
     "more than exist": (
         lambda: participation.uniform(60).check(50),
-        r"participation.uniform\(60\): only 50 clients exist; ask for at most 50",
+        r"participation.uniform\(60\): only 50 clients exist; use at most 50",
     ),
     "waiting for more than exist": (
         lambda: participation.first(60).check(50),
@@ -395,8 +395,8 @@ WRONG = {
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_wrong_policies_are_refused_in_one_sentence(mistake):
-    build, says = WRONG[mistake]
-    with pytest.raises(InvalidInput, match=says) as caught:
+    build, words = WRONG[mistake]
+    with pytest.raises(InvalidInput, match=words) as caught:
         build()
     assert "\n" not in str(caught.value)
 

@@ -33,7 +33,7 @@ def theorem(**changes):
 
 
 def visit(n=10, rows=100, used=100, step_size=1e-4, sensitivity=1.0, **more):
-    """FA-LD's mechanism for n clients, equal unless `rows` says otherwise."""
+    """FA-LD's mechanism for n clients, equal by default."""
     sizes = np.broadcast_to(rows, (n,))
     return fald.mechanism(
         step_size=step_size, local_steps=more.pop("local_steps", 3), sizes=sizes,
@@ -84,7 +84,7 @@ def test_the_schemes_agree_when_one_of_equal_clients_is_drawn():
 def test_scheme_i_takes_the_likeliest_client_where_they_differ():
     weights = np.array([0.4, *[0.6 / 9] * 9])
     got = theorem(scheme="I", weights=weights, drawn=2, delta0=1e-6)
-    single = theorem(weights=weights, drawn=10, rounds=1).epsilon  # everybody: a visit without amplification
+    single = theorem(weights=weights, drawn=10, rounds=1).epsilon  # full participation: a visit without amplification
     assert got.epsilon == pytest.approx(5 * math.log(1 + (1 - 0.6**2) * (math.exp(single) - 1)), rel=1e-12)
 
 
@@ -152,7 +152,7 @@ def test_huge_exponents_stay_finite_or_infinite_but_never_fail():
 def test_a_delta_of_one_or_more_is_called_no_promise():
     got = theorem(scheme="I", drawn=10, rounds=1000)
     assert got.delta > 1
-    assert "promises nothing" in got.note
+    assert "guarantees nothing" in got.note
 
 
 @pytest.mark.parametrize(
@@ -320,15 +320,15 @@ def test_varying_noise_on_minibatches_is_rounded_to_the_safe_side():
 def test_a_restored_ledger_goes_on_as_if_nothing_had_happened():
     for step_size in (1e-4, schedules.inverse_time(1.0, 1000.0)):
         mechanism = visit(step_size=step_size)
-        whole, halves = privacy.Ledger(mechanism, 2, DELTA), privacy.Ledger(mechanism, 2, DELTA)
-        for ledger in (whole, halves):
+        complete, halves = privacy.Ledger(mechanism, 2, DELTA), privacy.Ledger(mechanism, 2, DELTA)
+        for ledger in (complete, halves):
             ledger.add(np.array([0, 1]), np.array([1, 2]), 0)
         resumed = privacy.Ledger(mechanism, 2, DELTA)
         resumed.restore({name: a.copy() for name, a in halves.state().items()})
-        for ledger in (whole, resumed):
+        for ledger in (complete, resumed):
             ledger.add(np.array([0, 0]), np.array([1, 9]), 1)
-        assert np.array_equal(whole.epsilon(), resumed.epsilon())
-        assert whole.epsilon()[0] > whole.epsilon()[1] > 0
+        assert np.array_equal(complete.epsilon(), resumed.epsilon())
+        assert complete.epsilon()[0] > complete.epsilon()[1] > 0
 
 
 def test_an_empty_entry_changes_nothing():
@@ -371,7 +371,7 @@ def test_the_metric_reads_the_ledger_that_it_made():
 
 
 def test_the_metric_refuses_what_it_cannot_account_for():
-    with pytest.raises(InvalidInput, match="object does not say what noise"):
+    with pytest.raises(InvalidInput, match="object has no privacy mechanism"):
         privacy.spent(DELTA).ledger(object(), None, 1)
     with pytest.raises(InvalidInput, match="does not clip"):
         privacy.spent(DELTA).ledger(Noisy(), SimpleNamespace(clients=10), 1)

@@ -15,7 +15,7 @@ import pytest
 
 import fedsim as fs
 from fedsim.cli.app import call
-from fedsim.devices.speed import LognormalSpeed
+from fedsim.devices import LognormalSpeed
 from fedsim.reproduce import Claim, Finding, bootstrap, figures, pick, plots, system
 from fedsim.reproduce.claims import load_figure
 from fedsim.reproduce.run import draw, reproduce
@@ -143,7 +143,7 @@ def test_a_figure_is_drawn_with_the_costs_of_its_settings(toy: Path, tmp_path: P
     assert tables["spent"]["columns"] == ["local_steps", "rounds", "uplink_bits", "seconds"]
     one, two = tables["spent"]["rows"]
     assert one[:3] == [1, 3, 3 * 2 * 64]  # rounds x clients x a float64
-    step = LognormalSpeed(0.01, 0.5).seconds_per_step(np.arange(2)).max()
+    step = LognormalSpeed(0.01, sigma=0.5).seconds_per_step(np.arange(2)).max()
     assert one[3] == pytest.approx(3 * (step + 2 * 0.02 + 64 / 1e6 + 64 / 1e7))
     assert two[3] == pytest.approx(one[3] + 3 * step)
 

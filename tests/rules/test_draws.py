@@ -51,7 +51,7 @@ def test_the_elementary_functions_have_the_bits_of_the_reference() -> None:
     [
         (fs.devices.lognormal_slowdown(0.7), (draws.LOGNORMAL, 0.7, 0.0)),
         (fs.devices.pareto_slowdown(1.6), (draws.PARETO, 1.6, 0.0)),
-        (fs.devices.bimodal_slowdown(0.3, 5.0), (draws.BIMODAL, 0.3, 5.0)),
+        (fs.devices.bimodal_slowdown(0.3, slow_factor=5.0), (draws.BIMODAL, 0.3, 5.0)),
     ],
 )
 def test_slowdowns_have_the_bits_of_the_devices(law, codes) -> None:
@@ -60,8 +60,10 @@ def test_slowdowns_have_the_bits_of_the_devices(law, codes) -> None:
         assert draws.slowdown(*codes, ours) == law.factor(rng.Draws(reference))[0]
 
 
-PERIODIC = fs.devices.intervals([0.0, 2.0, 5.0, 0.5, 2.0], [0.6, 3.0, 6.0, 1.0, 2.5], [0, 3, 5], period_s=6.0)
-ONCE = fs.devices.intervals([0.0, 2.0, 5.0, 0.5, 2.0], [0.6, 3.0, 6.0, 1.0, 2.5], [0, 3, 5])
+PERIODIC = fs.devices.intervals(
+    [0.0, 2.0, 5.0, 0.5, 2.0], ends=[0.6, 3.0, 6.0, 1.0, 2.5], offsets=[0, 3, 5], period_s=6.0
+)
+ONCE = fs.devices.intervals([0.0, 2.0, 5.0, 0.5, 2.0], ends=[0.6, 3.0, 6.0, 1.0, 2.5], offsets=[0, 3, 5])
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,9 @@ ONCE = fs.devices.intervals([0.0, 2.0, 5.0, 0.5, 2.0], [0.6, 3.0, 6.0, 1.0, 2.5]
     [
         (fs.devices.markov(on_s=1.3, off_s=0.7), lambda c: OnlineLaw(availability.MARKOV, 1.3, 0.7)),
         (fs.devices.markov(on_s=0.01, off_s=5.0), lambda c: OnlineLaw(availability.MARKOV, 0.01, 5.0)),
-        (fs.devices.diurnal(2.0, 0.4), lambda c: OnlineLaw(availability.DIURNAL, 0.4, np.nan, 2.0)),
-        (fs.devices.diurnal(0.7, 0.4, phase=0.3), lambda c: OnlineLaw(availability.DIURNAL, 0.4, 0.3, 0.7)),
-        (fs.devices.diurnal(0.7, 1.0, phase=0.3), lambda c: OnlineLaw(availability.DIURNAL, 1.0, 0.3, 0.7)),
+        (fs.devices.diurnal(2.0, on_fraction=0.4), lambda c: OnlineLaw(availability.DIURNAL, 0.4, np.nan, 2.0)),
+        (fs.devices.diurnal(0.7, on_fraction=0.4, phase=0.3), lambda c: OnlineLaw(availability.DIURNAL, 0.4, 0.3, 0.7)),
+        (fs.devices.diurnal(0.7, on_fraction=1.0, phase=0.3), lambda c: OnlineLaw(availability.DIURNAL, 1.0, 0.3, 0.7)),
         (PERIODIC, lambda c: OnlineLaw(availability.INTERVALS, 0.0, 0.0, 6.0, *((0, 3) if c == 0 else (3, 5)))),
         (ONCE, lambda c: OnlineLaw(availability.INTERVALS, 0.0, 0.0, np.inf, *((0, 3) if c == 0 else (3, 5)))),
     ],

@@ -213,7 +213,7 @@ def test_hosts_take_blocks_of_rounds_and_one_that_dies_is_replaced(cluster, host
 
 @pytest.mark.slow
 def test_hosts_learn_blocks_of_the_rounds_of_the_compiled_clock(cluster):
-    channel = fs.topologies.multiple_access(CLIENTS, 1e6, latency_s=0.02)
+    channel = fs.topologies.multiple_access(CLIENTS, capacity_bps=1e6, latency_s=0.02)
     what = replace(scenario(fs.participation.deadline(0.1), rounds=30), network=channel)
     asked, whole = [], ray_runtime.RaySession.learn
 
@@ -286,7 +286,7 @@ def test_memory_travels_once_to_the_host_of_a_client_however_many_visits_are_lat
     """Only replies that arrived are computed, so a host has the memory of every client that it has computed."""
     what = scenario(POLICIES[policy], REMEMBERING["scaffold"], rounds=12, record=fs.Record(events=True))
     if policy == "buffered":
-        what = replace(what, devices=fs.devices.constant(1e-2, availability=fs.devices.markov(0.06, 0.02)))
+        what = replace(what, devices=fs.devices.constant(1e-2, availability=fs.devices.markov(0.06, off_s=0.02)))
     result = fs.run(what, runtime=Ray(hosts=2), clock=clock)
     assert result.rounds["late" if policy == "first" else "dropped"].sum() > 3
     arrived = result.events[result.events["event"] == "upload"]

@@ -40,7 +40,7 @@ def test_the_fashion_scenario_passes_83_percent():
     assert result.rounds.accuracy.dropna().iloc[-1] > 0.83
 
 
-def test_the_fashion_scenario_says_what_is_missing(monkeypatch, tmp_path):
+def test_the_fashion_scenario_names_missing_files(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDSIM_DATA", str(tmp_path))
     with pytest.raises(fs.errors.InvalidInput, match="put train-images-idx3-ubyte"):
         load_file(SCENARIOS / "fashion_mnist.py").build({})

@@ -1,4 +1,4 @@
-"""The quickstart shows what it says: more local steps, fewer rounds, more bias."""
+"""The quickstart: more local steps, fewer rounds, more bias."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ def scenario(problem=BALANCED, algorithm=None, budget=None, **options):
     return fs.Scenario(problem=problem, algorithm=algorithm, budget=budget, **options)
 
 
-def refused(build, says):
-    """`build` raises InvalidInput with one clear sentence that matches `says`."""
-    with pytest.raises(InvalidInput, match=says) as caught:
+def refused(build, words):
+    """`build` raises InvalidInput with one clear sentence that matches the pattern."""
+    with pytest.raises(InvalidInput, match=words) as caught:
         build()
     message = str(caught.value)
     assert "\n" not in message
@@ -68,7 +68,7 @@ ALGORITHM = {
     "a NaN schedule": (lambda: fs.schedules.per_round(NAN, 10), "per_round"),
     "convexity above smoothness": (
         lambda: fs.schedules.strongly_convex(1, 2),
-        "needs 0 < convexity <= smoothness",
+        "give 0 < convexity <= smoothness",
     ),
 }
 
@@ -105,7 +105,7 @@ FIELDS = {
     "a number for devices": (lambda: scenario(devices=5), "devices"),
     "60 of 50 clients": (
         lambda: scenario(participation=fs.participation.uniform(60)),
-        r"participation.uniform\(60\): only 50 clients exist; ask for at most 50",
+        r"participation.uniform\(60\): only 50 clients exist; use at most 50",
     ),
     "the first 60 of 50": (lambda: scenario(participation=fs.participation.first(60)), "only 50 clients exist"),
     "probabilities for others": (
@@ -155,9 +155,9 @@ FIELDS = {
     "evaluating every half round": (lambda: scenario(evaluate_every=0.5), "evaluate_every=0.5"),
     "a word for an interval": (lambda: scenario(evaluate_every="often"), "evaluate_every"),
     "an unknown reach": (lambda: scenario(broadcast_to="some"), "broadcast_to='some': choose 'selected' or 'all'"),
-    "a control point that not everybody heard": (
-        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, refresh_every=3), broadcast_to="selected"),
-        "broadcast_to='selected': QLSDPlusPlus does not send zeta, which clients know from earlier .* set broadcast_to='all'",
+    "a control point that not all clients received": (
+        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, 3), broadcast_to="selected"),
+        "broadcast_to='selected': QLSDPlusPlus does not send zeta, which clients have from earlier .* set broadcast_to='all'",
     ),
     "an unknown metric": (lambda: scenario(metrics=("w3",)), "metric 'w3' is unknown; choose among .*w2"),
     "one metric without a tuple": (
@@ -168,7 +168,7 @@ FIELDS = {
     "None for metrics": (lambda: scenario(metrics=None), "metrics=None"),
     "a metric that needs arguments": (lambda: scenario(metrics=("mse",)), "needs arguments"),
     "a metric's factory": (lambda: scenario(metrics=(fs.metrics.w2,)), r"call it: fs.metrics.w2\(...\)"),
-    "a number for a metric": (lambda: scenario(metrics=(3,)), "3 is no metric"),
+    "a number for a metric": (lambda: scenario(metrics=(3,)), "3 is not a metric"),
     "a number for a record": (lambda: scenario(record=10), r"record=10: write fs.Record\(every=10"),
     "recording never": (lambda: fs.Record(every=0), r"Record\(every=0\)"),
     "a negative warm-up": (lambda: fs.Record(warmup=-1), r"Record\(warmup=-1\)"),
@@ -199,7 +199,7 @@ WRONG_ACTIVITY = {
     "another number": (0.5, PART.bernoulli(0.4), {}, r"activity=0.5\): client 0's .* probability 0.4 here.*set activity=0.4"),
     "one number for several": (0.4, PART.bernoulli((0.4, 0.4, 0.5)), {}, r"client 2's .* probability 0.5 .*\(0.4, 0.4, \.\.\.\)"),
     "several for one number": ((0.4, 0.3, 0.4), PART.bernoulli(0.4), {}, r"activity=0.3\): client 1's"),
-    "everybody": (0.5, PART.full(), {}, r"probability 1 here.*set activity=1, or weighting='count'"),
+    "full participation": (0.5, PART.full(), {}, r"probability 1 here.*set activity=1, or weighting='count'"),
     "two of three": (0.5, PART.uniform(2), {}, r"probability 0.666667 here"),
     "draws by weight": (2 / 3, PART.with_replacement(2), {}, r"client 0's .* probability 0.265306 here"),
     "dropouts forgotten": (0.4, PART.bernoulli(0.4), {"devices": FLAKY}, r"probability 0.3 here"),
@@ -211,12 +211,12 @@ WRONG_ACTIVITY = {
 
 @pytest.mark.parametrize("mistake", WRONG_ACTIVITY)
 def test_an_activity_that_is_surely_wrong_is_refused_with_the_right_one(mistake):
-    activity, policy, more, says = WRONG_ACTIVITY[mistake]
-    refused(lambda: generalised(activity, policy, **more), says)
+    activity, policy, more, words = WRONG_ACTIVITY[mistake]
+    refused(lambda: generalised(activity, policy, **more), words)
 
 
-def test_the_whole_family_is_held_to_its_activity():
-    for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, refresh_every=2, **more)):
+def test_all_of_the_family_check_their_activity():
+    for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, 2, **more)):
         refused(lambda kind=kind: generalised(0.5, PART.bernoulli(0.4), kind), "probability 0.4 here")
         generalised(0.4, PART.bernoulli(0.4), kind)
 
@@ -259,7 +259,7 @@ def test_a_fixed_control_point_may_be_broadcast_to_the_selected():
 # --- Budgets --------------------------------------------------------------------------------------------
 
 BUDGETS = {
-    "nothing": (lambda: fs.Budget(), "nothing would ever stop the run; give at least rounds="),
+    "nothing": (lambda: fs.Budget(), "the run would never stop; give at least rounds="),
     "no rounds": (lambda: fs.Budget(rounds=0), r"Budget\(rounds=0\): must be an integer of at least 1"),
     "negative rounds": (lambda: fs.Budget(rounds=-5), "rounds=-5"),
     "half a round": (lambda: fs.Budget(rounds=2.5), "rounds=2.5"),
@@ -373,7 +373,7 @@ LACKING = {
 @pytest.mark.parametrize("lacking", LACKING)
 def test_a_metric_that_cannot_be_evaluated_is_refused_before_the_first_round(lacking):
     """Not at the first evaluation, which may be hours away."""
-    metric, says = LACKING[lacking]
+    metric, words = LACKING[lacking]
     problem = BALANCED if lacking == "replicas to compare" else BINARY
     rounds_seen = []
 
@@ -382,11 +382,11 @@ def test_a_metric_that_cannot_be_evaluated_is_refused_before_the_first_round(lac
         plan = scenario(problem, metrics=(metric,), evaluate_every=4, budget=fs.Budget(rounds=5), replicas=replicas)
         fs.run(plan, observers=(rounds_seen.append,))
 
-    refused(build_and_run, says)
+    refused(build_and_run, words)
     assert not rounds_seen
 
 
-# --- What goes wrong later says where -------------------------------------------------------------------
+# --- Later failures name their place -------------------------------------------------------------------
 
 
 def test_a_run_that_diverges_names_client_round_and_a_step_size_that_works():

@@ -56,7 +56,7 @@ def test_settings_reach_arguments_and_fields(tmp_path: Path) -> None:
     ("setting", "sentence"),
     [
         ({"local_steps": "-1"}, "FALD(local_steps=-1): must be an integer of at least 1"),
-        ({"size": "60"}, "participation.uniform(60): only 5 clients exist; ask for at most 5"),
+        ({"size": "60"}, "participation.uniform(60): only 5 clients exist; use at most 5"),
         ({"local_step": "1"}, "unknown setting local_step; did you mean local_steps?"),
         ({"step_size": "1"}, "unknown setting step_size; did you mean algorithm.step_size?"),
         ({"budget.rounds": "-3"}, "Budget(rounds=-3): must be an integer of at least 1"),

@@ -1,4 +1,4 @@
-"""Text from outside becomes the value that an annotation asks for, or a sentence that says what is allowed."""
+"""Text is converted to the type of an annotation, or refused with the valid values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Outer:
         ("word", Any, "word"),
     ],
 )
-def test_text_is_read_as_its_annotation_says(text: str, annotation: Any, value: Any) -> None:
+def test_text_is_converted_by_its_annotation(text: str, annotation: Any, value: Any) -> None:
     read = from_text("x", text, annotation)
     assert read == value
     assert type(read) is type(value)
@@ -94,7 +94,7 @@ def test_dotted_fields_are_replaced_in_a_copy() -> None:
     assert before == Outer()
 
 
-def test_fields_of_one_object_change_together_so_that_its_checks_see_the_whole() -> None:
+def test_fields_of_one_object_change_together_before_its_checks() -> None:
     assert with_fields(Outer(), {"inner.size": "20", "inner.rate": "0.5"}).inner == Inner(20, 0.5)
     with pytest.raises(InvalidInput, match="a size above 10 needs a rate"):
         with_fields(Outer(), {"inner.size": "20"})

@@ -19,7 +19,7 @@ def scenario(policy="lockstep", rounds=24, trace=False, **more):
         algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=2),
         budget=fs.Budget(rounds=rounds),
         participation=POLICIES[policy],
-        devices=fs.devices.lognormal(1e-2, 0.5, dropout=0.1),
+        devices=fs.devices.lognormal(1e-2, sigma=0.5, dropout=0.1),
         metrics=("mean_error",),
         record=fs.Record(events=trace, rounds_every=3),
         replicas=3,

@@ -40,10 +40,10 @@ def networks(draw, clients, edges):
         )  # fmt: skip
     if kind == 2:
         channel = draw(st.sampled_from(RATES[:-1]))
-        return fs.topologies.multiple_access(clients, channel, latency_s=draw(column(delays(), clients)))
+        return fs.topologies.multiple_access(clients, capacity_bps=channel, latency_s=draw(column(delays(), clients)))
     if kind == 3 and edges == 0:
         return fs.topologies.tree(
-            clients, draw(st.integers(1, clients)), draw(rates()), draw(rates()), latency_s=draw(delays()),
+            clients, edges=draw(st.integers(1, clients)), uplink_bps=draw(rates()), downlink_bps=draw(rates()), latency_s=draw(delays()),
             edge_uplink_bps=draw(rates()), edge_downlink_bps=draw(rates()), edge_latency_s=draw(delays()),
         )  # fmt: skip
     return fs.Network(draw(tiered(clients, edges) if edges else relayed(clients)))
@@ -91,30 +91,32 @@ def availabilities(draw, clients):
     if kind < 2:
         return None
     if kind == 2:
-        return fs.devices.markov(draw(column(spell, clients)), draw(column(spell, clients)))
+        return fs.devices.markov(draw(column(spell, clients)), off_s=draw(column(spell, clients)))
     if kind == 3:
         phase = draw(st.sampled_from(["per client", 0.0, 0.3]))
-        return fs.devices.diurnal(draw(spell), draw(column(st.sampled_from([0.0, 0.2, 0.9, 1.0]), clients)), phase)
+        return fs.devices.diurnal(
+            draw(spell), on_fraction=draw(column(st.sampled_from([0.0, 0.2, 0.9, 1.0]), clients)), phase=phase
+        )
     starts, ends, offsets = [], [], [0]
     for _ in range(clients):
         marks = sorted(draw(st.sets(st.sampled_from([0.0, 0.2, 0.5, 1.0, 1.7, 3.0]), max_size=4)))
         marks = marks[: len(marks) // 2 * 2]
         starts, ends = starts + marks[::2], ends + marks[1::2]
         offsets.append(len(starts))
-    return fs.devices.intervals(starts, ends, offsets, draw(st.sampled_from([None, 3.0, 4.5])))
+    return fs.devices.intervals(starts, ends=ends, offsets=offsets, period_s=draw(st.sampled_from([None, 3.0, 4.5])))
 
 
 @st.composite
 def devices(draw, clients):
     share = st.sampled_from([0.0, 0.1, 0.33])
     slowdowns = (
-        None, fs.devices.lognormal_slowdown(1.0), fs.devices.pareto_slowdown(1.1), fs.devices.bimodal_slowdown(0.5, 3.0),
+        None, fs.devices.lognormal_slowdown(1.0), fs.devices.pareto_slowdown(1.1), fs.devices.bimodal_slowdown(0.5, slow_factor=3.0),
     )  # fmt: skip
     dropout = draw(st.just(0.0) | st.fixed_dictionaries(dict.fromkeys(("before", "compute", "upload"), share)))
     slowdown, online = draw(st.sampled_from(slowdowns)), draw(availabilities(clients))
     if draw(st.booleans()):
         median = draw(st.sampled_from([1e-3, 0.7]))
-        return fs.devices.lognormal(median, 0.8, dropout=dropout, slowdown=slowdown, availability=online)
+        return fs.devices.lognormal(median, sigma=0.8, dropout=dropout, slowdown=slowdown, availability=online)
     seconds = draw(column(st.sampled_from([0.0, 0.25, 1.0]) | st.floats(0.0, 3.0), clients))
     return fs.devices.constant(seconds, slowdown=slowdown, dropout=dropout, availability=online)
 
@@ -128,7 +130,7 @@ def policies(draw, clients, most):
         st.one_of(
             st.just(p.full()),
             st.integers(1, 2 * most).map(lambda n: p.with_replacement(n, at_least=enough)),
-            size.map(lambda n: p.uniform(n, "normalised", at_least=enough)),
+            size.map(lambda n: p.uniform(n, weighting="normalised", at_least=enough)),
             column(st.sampled_from([0.1, 0.5, 1.0]), clients).map(p.bernoulli),
             st.integers(1, most if of is None else of).map(lambda n: p.first(n, of=of, at_least=enough)),
             (st.sampled_from([1e-300, 0.3, 1.0]) | st.floats(1e-3, 10.0)).map(lambda s: p.deadline(s, of=of)),

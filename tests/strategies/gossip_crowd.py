@@ -27,7 +27,7 @@ CROWD = fs.Scenario(
     problem=fs.problems.Payload(40, parameters=8),
     algorithm=fs.algorithms.FALD(1e-3, local_steps=2),
     network=crowd(40),
-    devices=fs.devices.lognormal(0.05, 0.8, dropout=LOSSES, availability=fs.devices.markov(1.5, 0.4)),
+    devices=fs.devices.lognormal(0.05, sigma=0.8, dropout=LOSSES, availability=fs.devices.markov(1.5, off_s=0.4)),
     exchange=fs.exchanges.gossip(nx.random_regular_graph(4, 40, seed=1)),
     budget=fs.Budget(rounds=12),
     record=fs.Record(events=True),

@@ -21,7 +21,9 @@ def scenario(policy=None, algorithm=None, rounds=8, **more):
         algorithm=algorithm or fs.algorithms.FALD(step_size=1e-3, local_steps=2),
         budget=fs.Budget(rounds=rounds),
         participation=policy or fs.participation.full(),
-        network=fs.topologies.star(CLIENTS, np.arange(1, CLIENTS + 1) * 1e5, 1e6, np.arange(CLIENTS) * 1e-3),
+        network=fs.topologies.star(
+            CLIENTS, uplink_bps=np.arange(1, CLIENTS + 1) * 1e5, downlink_bps=1e6, latency_s=np.arange(CLIENTS) * 1e-3
+        ),
         devices=fs.devices.constant(1e-2, dropout=np.linspace(0, 0.3, CLIENTS)),
         replicas=2,
         seed=3,

@@ -56,7 +56,7 @@ class Loose(float):
 
 
 def hostile() -> list[Any]:
-    """Made anew for every case, for some of them are used up."""
+    """Made for every case, since iterators are consumed."""
     return [
         None, True, False, -1, 0, 1, 3, 0.5, -0.0, 1.5, 2**31, 2**32, 2**63, 2**64, 2**70, 10**12, 10**400, -(10**400), 10**5000,
         math.nan, math.inf, -math.inf, 1e-300, 5e-324, 1e300, 1e16, -1e-9,
@@ -78,7 +78,7 @@ def odd() -> list[Any]:
     return [
         0, 1, 2, 3, 0.5, 1.0, 1e-3, 1e-9, True, False, None, np.float32(0.5), np.float16(0.5), np.int8(2), np.uint64(2), np.float64(1.0), fractions.Fraction(1, 2),
         [0.5, 0.25, 0.5], (1, 2, 3), np.array([1.0, 2.0, 0.5]), pd.Series([0.1, 0.2, 0.3]), range(1, 4), "mean", "scaled", "normalised", "hold", "dense", "float64",
-        fs.schedules.inverse_time(1e-3, 1.0), lambda t: 1e-3, fs.codecs.Elias(3), fs.devices.pareto_slowdown(1.0), fs.devices.markov(3.0, 1.0), 1e-200, 1e12, 50.0,
+        fs.schedules.inverse_time(1e-3, 1.0), lambda t: 1e-3, fs.codecs.Elias(3), fs.devices.pareto_slowdown(1.0), fs.devices.markov(3.0, off_s=1.0), 1e-200, 1e12, 50.0,
     ]  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def makers() -> list[Maker]:
         Maker("devices.table column", lambda **k: d.table({"seconds_per_step": [0.1, 0.2, 0.3], **k}), "devices", {"seconds_per_step": [0.1, 0.2, 0.3], "dropout": [0.1] * 3, "client": [2, 1, 0], "slowdown": [1, 1, 2], "latency_s": [0, 0, 1]}),
         Maker("pareto_slowdown", d.pareto_slowdown, "slowdown", {"shape": 2.0}),
         Maker("lognormal_slowdown", d.lognormal_slowdown, "slowdown", {"sigma": 2.0}),
-        Maker("bimodal_slowdown", d.bimodal_slowdown, "slowdown", {"probability": 0.5, "factor": 2.0}),
+        Maker("bimodal_slowdown", d.bimodal_slowdown, "slowdown", {"probability": 0.5, "slow_factor": 2.0}),
         Maker("markov", d.markov, "availability", {"on_s": 10.0, "off_s": 1.0}),
         Maker("diurnal", d.diurnal, "availability", {"period_s": 10.0, "on_fraction": 0.5, "phase": "per client"}),
         Maker("intervals", d.intervals, "availability", {"starts": [0.0, 0.0, 0.0], "ends": [9.0, 9.0, 9.0], "offsets": [0, 1, 2, 3], "period_s": 10.0}),
@@ -184,7 +184,7 @@ def makers() -> list[Maker]:
             (t.grid, {"rows": 1, "columns": 3}), (t.complete, {"clients": 3}), (t.random_regular, {"clients": 3, "degree": 2, "seed": 1}),
             (t.erdos_renyi, {"clients": 3, "probability": 1.0, "seed": 1}), (t.small_world, {"clients": 3, "neighbours": 2, "rewired": 0.0, "seed": 1}), (t.from_graph, {"graph": nx.path_graph(3)}))),
         Maker("Varying", fs.network.Varying, "", {"times_s": [0.0, 1.0], "bps": [1.0, 2.0], "period_s": 3.0}),
-        Maker("paths", t.grid(2, 2).paths, "", {"pairs": [("client0", "client3")]}),
+        Maker("paths", t.grid(2, columns=2).paths, "", {"pairs": [("client0", "client3")]}),
         Maker("star paths", t.star(3).paths, "", {"pairs": [("client0", "server")]}),
         Maker("draw", t.ring(3, server=None).draw, "", {"gossip": nx.path_graph(3), "ax": None}),
         Maker("multiple_access", t.multiple_access, "network", {"clients": 3, "capacity_bps": 1e5, "latency_s": 0.1, "loss": 0.1}),
@@ -197,9 +197,9 @@ def makers() -> list[Maker]:
         Maker("with_replacement", q.with_replacement, "participation", {"draws": 2, "at_least": 1}),
         Maker("uniform", q.uniform, "participation", {"size": 2, "weighting": None, "at_least": 1}),
         Maker("bernoulli", q.bernoulli, "participation", {"probability": 0.5}),
-        Maker("first", q.first, "participation", {"replies": 2, "of": 3, "at_least": 1}),
+        Maker("first", q.first, "participation", {"k": 2, "of": 3, "at_least": 1}),
         Maker("deadline", q.deadline, "participation", {"seconds": 1.0, "of": 3, "at_least": 1}),
-        Maker("buffered", q.buffered, "participation", {"replies": 2, "of": 3, "discount": None}),
+        Maker("buffered", q.buffered, "participation", {"k": 2, "of": 3, "discount": None}),
         Maker("Budget", fs.Budget, "budget", {"rounds": 2, "uplink_bits": 1e6, "downlink_bits": 1e6, "total_bits": 1e6, "seconds": 1e6, "epsilon": None, "target": None, "backhaul_bits": 1e6}),
         Maker("Target", fs.Target, "target", {"metric": "w2", "above": None, "below": 1e-3}),
         Maker("Record", fs.Record, "record", {"every": 1, "warmup": 0, "rounds_every": 1, "events": False, "sites": "average"}),

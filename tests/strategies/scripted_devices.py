@@ -7,7 +7,7 @@ from oracles.tier_clock import next_on, on_until
 
 
 class Script:
-    """Devices that do as they are told: seconds and online periods by client, fates by client and visit number."""
+    """Scripted devices: seconds and online periods by client, outcomes by client and visit number."""
 
     def __init__(self, seconds, fate, on):
         self.seconds, self.fate, self.on, self.always_available = seconds, fate, on, on is None

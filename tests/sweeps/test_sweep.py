@@ -208,7 +208,7 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
         ({"level": 3}, {}, "give a list of at least one value"),
         ({"level": [3, 3]}, {}, "names a value twice"),
         ({"level": [3]}, {"level": 4}, "level is set and swept"),
-        ({"devices": [fs.devices.lognormal(1e-2, 0.5)]}, {}, "cannot be written as text"),
+        ({"devices": [fs.devices.lognormal(1e-2, sigma=0.5)]}, {}, "cannot be written as text"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_starts(

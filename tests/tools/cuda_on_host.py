@@ -82,7 +82,7 @@ def build(code, flags):
     """A shared library with one launcher per kernel."""
     folder = Path(tempfile.mkdtemp(dir=BUILDS.name))
     launchers = "\n".join(f"LAUNCHER({name})" for name, _ in KERNEL.findall(code))
-    (folder / "host.cpp").write_text(f'#include "{SHIM}"\n#line 1 "fedsim.cu"\n{code}\n{launchers}\n')
+    (folder / "host.cpp").write_text(f'#include "{SHIM}"\n#line 1 "kernels.cu"\n{code}\n{launchers}\n')
     command = [
         COMPILER,
         "-std=c++14",

@@ -40,9 +40,9 @@ def run_page(name: str, result: Result, drawn: Mapping[str, bytes] | None = None
         sections.posterior(result),
         html.section(
             "Details",
-            html.folded("summary", "\n".join(terminal)),
-            html.folded("scenario file", source if isinstance(source, str) else ""),
-            html.folded("manifest", manifest),
+            html.details("summary", "\n".join(terminal)),
+            html.details("scenario file", source if isinstance(source, str) else ""),
+            html.details("manifest", manifest),
         ),
     ]
     return html.page(name, comparisons.sentence(result), parts)
@@ -62,7 +62,7 @@ def comparison_page(results: Mapping[str, Result]) -> str:
         comparisons.waste(named),
         html.section(
             "Details",
-            *(html.folded(name, "\n".join(summary.lines(result, WIDTH))) for name, result in named.items()),
+            *(html.details(name, "\n".join(summary.lines(result, WIDTH))) for name, result in named.items()),
         ),
     ]
     return html.page(" against ".join(named), comparisons.best(table, metrics), parts)
@@ -95,7 +95,7 @@ def sweep_page(
         answer = f"Recommended setting: {chosen} ({goal.rpartition(': ')[0]}, {cost})" if met else goal
     marks = [run == chosen for run in settings["run"]] if chosen else None
     parts = [
-        html.folded("recommendation of fs.tune", "\n".join(tuned["lines"])) if tuned else "",
+        html.details("recommendation of fs.tune", "\n".join(tuned["lines"])) if tuned else "",
         *comparisons.warning_paragraphs(settings),
         *(html.picture(title, png) for title, png in (drawn or {}).items()),
         section,
@@ -106,7 +106,7 @@ def sweep_page(
             *curves,
             *comparisons.effects(settings, varied, metrics),
         ),
-        html.section("All runs", html.folded("status of the sweep", "\n".join(status)), html.table(_runs(frame))),
+        html.section("All runs", html.details("status of the sweep", "\n".join(status)), html.table(_runs(frame))),
     ]
     return html.page(name, answer, parts)
 

@@ -109,7 +109,7 @@ def titled(title: str, body: str) -> str:
     return f"<h3>{escape(title)}</h3>{body}"
 
 
-def folded(title: str, body: str) -> str:
+def details(title: str, body: str) -> str:
     """Return text that opens on a click."""
     return f"<details><summary>{escape(title)}</summary><pre>{escape(body)}</pre></details>" if body else ""
 

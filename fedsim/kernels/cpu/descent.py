@@ -104,7 +104,7 @@ def descend_network(theta, x, y, offsets, client, key, sizes, counts, widths, sc
     fetched = np.empty((most, x.shape[1]), theta.dtype)
     both = np.empty((2, theta.shape[1]), theta.dtype)
     parameters, gradient = both[:1], both[1:]
-    job, begin, fresh = np.zeros(1, np.int64), np.zeros(2, np.int64), np.ones(1, np.bool_)
+    job, begin, first_tile = np.zeros(1, np.int64), np.zeros(2, np.int64), np.ones(1, np.bool_)
     for j in range(len(client)):
         n, first = counts[j], offsets[client[j]]
         begin[1] = n
@@ -112,7 +112,7 @@ def descend_network(theta, x, y, offsets, client, key, sizes, counts, widths, sc
         for k in range(len(eta)):
             choose_rows_into(key[j : j + 1], sizes[j : j + 1], begin, k, rows[:n])
             fetch(x, y, first, rows, 0, n, scale, shift, fetched, labels)
-            backpropagate(parameters, fetched[:n], labels[:n], job, begin, fresh, widths, gradient)
+            backpropagate(parameters, fetched[:n], labels[:n], job, begin, first_tile, widths, gradient)
             step(parameters[0], gradient[0], ridge[j], up[j], eta[k, j])
         for i in range(theta.shape[1]):
             delta[j, i] = parameters[0, i] - theta[j, i]

@@ -51,17 +51,17 @@ def _columns(typing: Typing, v: Type) -> Any:
     It uses LLVM's vector types, because its vectoriser may not reorder a sum of floats into columns.
     """
     double, element = ir.DoubleType(), ir.FloatType() if v.dtype == types.float32 else ir.DoubleType()
-    wide, narrow = ir.VectorType(double, 8), ir.VectorType(element, 8)
+    to, source = ir.VectorType(double, 8), ir.VectorType(element, 8)
 
     def build(context: Context, builder: Builder, signature: Signature, args: Sequence[Value]) -> Any:
         array = context.make_array(v)(context, builder, args[0])
-        total = cgutils.alloca_once_value(builder, ir.Constant(wide, [0.0] * 8))
+        total = cgutils.alloca_once_value(builder, ir.Constant(to, [0.0] * 8))
         groups = builder.lshr(array.nitems, ir.Constant(array.nitems.type, 3))
         with cgutils.for_range(builder, groups) as loop:
             start = builder.gep(array.data, [builder.shl(loop.index, ir.Constant(loop.index.type, 3))])
-            x = builder.load(builder.bitcast(start, narrow.as_pointer()), align=v.dtype.bitwidth // 8)
-            if narrow != wide:
-                x = builder.fpext(x, wide)
+            x = builder.load(builder.bitcast(start, source.as_pointer()), align=v.dtype.bitwidth // 8)
+            if source != to:
+                x = builder.fpext(x, to)
             builder.store(builder.fadd(builder.load(total), builder.fmul(x, x)), total)
         parts = builder.load(total)
         lanes = [builder.extract_element(parts, ir.Constant(ir.IntType(32), k)) for k in range(8)]

@@ -17,11 +17,11 @@ extern "C" __global__ void normals(
     const i64 n = thread_number();
     if (n >= rows * blocks) return;
     const i64 row = n / blocks, block = begin / PER_BLOCK + n % blocks;
-    real held[PER_BLOCK];
-    normals_of(philox((u64)block, call, key + 4 * row), held);
+    real drawn[PER_BLOCK];
+    normals_of(philox((u64)block, call, key + 4 * row), drawn);
     for (int i = 0; i < PER_BLOCK; i++) {
         const i64 lane = block * PER_BLOCK + i - begin;
-        if (lane >= 0 && lane < lanes) out[row * lanes + lane] = held[i];
+        if (lane >= 0 && lane < lanes) out[row * lanes + lane] = drawn[i];
     }
 }
 

@@ -49,11 +49,11 @@ extern "C" __global__ void leapfrog_small_dim(
 }
 
 __device__ inline real normal_number(i64 number, const u32* key) {
-    real held[PER_BLOCK];
-    normals_of(philox((u64)(number / PER_BLOCK), 0, key), held);
-    real value = held[0];
+    real drawn[PER_BLOCK];
+    normals_of(philox((u64)(number / PER_BLOCK), 0, key), drawn);
+    real value = drawn[0];
 #pragma unroll
-    for (int i = 1; i < PER_BLOCK; i++) value = number % PER_BLOCK == i ? held[i] : value;
+    for (int i = 1; i < PER_BLOCK; i++) value = number % PER_BLOCK == i ? drawn[i] : value;
     return value;
 }
 

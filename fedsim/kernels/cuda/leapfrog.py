@@ -62,8 +62,8 @@ def leapfrog_logistic(
     """
     d, dtype = theta.shape[1], theta.dtype
     rows, key = minibatch(offsets, rows, key)
-    fresh, size, population = len(key) > 0, rows[client], np.diff(offsets)[client]
-    draws = 2 * leapfrog_steps - 1 if fresh else leapfrog_steps
+    sampled, size, population = len(key) > 0, rows[client], np.diff(offsets)[client]
+    draws = 2 * leapfrog_steps - 1 if sampled else leapfrog_steps
     data, labels, nothing = table(x, dtype), table(y, dtype), empty((0, d), dtype)
     out = np.empty_like(theta)
     for part in parts(size + d, device.SCORES):
@@ -71,7 +71,7 @@ def leapfrog_logistic(
         shape, count = (np.int64(len(now)), np.int64(d)), int(size[part].sum())
         start = np.concatenate([[0], np.cumsum(size[part])])
         owned = table(offsets, np.int64), put(client[part], np.int64)
-        begins, chosen = (put(start, np.int64), np.int32(not fresh)), empty(0, np.int64)
+        begins, chosen = (put(start, np.int64), np.int32(not sampled)), empty(0, np.int64)
         multiple = put(factor[part], dtype)
         terms = (
             put(ridge[part], dtype), nothing if linear is None else put(linear[part], dtype),
@@ -81,7 +81,7 @@ def leapfrog_logistic(
         sums, momentum, gradient = (empty(now.shape, dtype) for _ in range(3))
         for t, sizes in enumerate(step_sizes(steps, dtype)):
             for draw in range(draws):
-                if fresh:
+                if sampled:
                     chosen = choose_rows_on_device(key[part], population[part], start, t * draws + draw)
                 run(
                     "logistic_residuals", dtype, count,
@@ -92,7 +92,7 @@ def leapfrog_logistic(
                     "logistic_gradient", dtype, now.size,
                     *shape, data, *owned, chosen, *begins, residual, multiple, sums,
                 )  # fmt: skip
-                turn, move = draw > 0 and (draw % 2 == 1 or not fresh), draw % 2 == 0 or not fresh
+                turn, move = draw > 0 and (draw % 2 == 1 or not sampled), draw % 2 == 0 or not sampled
                 run(
                     "leapfrog_move", dtype, now.size,
                     *shape, sums, *terms, np.int32(draw == 0), np.int32(turn), np.int32(move), np.int64(t * d), *sizes,

@@ -164,18 +164,18 @@ struct Noise {
     const u32* key;
     u64 block;
     int left;
-    real held[PER_BLOCK];
+    real drawn[PER_BLOCK];
 
     __device__ explicit Noise(const u32* key) : key(key), block(0), left(0) {}
 
     __device__ real next() {
         if (left == 0) {
-            normals_of(philox(block, 0, key), held);
+            normals_of(philox(block, 0, key), drawn);
             block++;
             left = PER_BLOCK;
         }
-        const real value = held[0];
-        for (int i = 1; i < PER_BLOCK; i++) held[i - 1] = held[i];  // a constant index stays in a register
+        const real value = drawn[0];
+        for (int i = 1; i < PER_BLOCK; i++) drawn[i - 1] = drawn[i];  // a constant index stays in a register
         left--;
         return value;
     }

@@ -3,8 +3,8 @@
 Elias codes of integers (P. Elias, 1975):
 
 - gamma: floor(log2 k) zeros, then k in binary: 2 floor(log2 k) + 1 bits.
-- omega: a 0 ends the code; before it stands k in binary, before that the length of k less one in binary, and so
-  on down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
+- omega: a 0 ends the code; before it is k in binary, before that the length of k minus one in binary, and so on
+  down to one: 1 bit for 1, 3 for 2..3, 6 for 4..7, 7 for 8..15, 11 for 16..31.
 
 Both lengths depend on k through floor(log2 k) alone.
 
@@ -207,8 +207,8 @@ def wire_norm(values: Array) -> Array:
 
 def relative(values: Array, norm: Array, levels: int) -> Array:
     """Return s |v| / norm, float64; zero where the norm is zero."""
-    wide = norm.astype(np.float64)
-    scale = np.divide(float(levels), wide, out=np.zeros_like(wide), where=wide > 0)
+    norm64 = norm.astype(np.float64)
+    scale = np.divide(float(levels), norm64, out=np.zeros_like(norm64), where=norm64 > 0)
     return np.asarray(np.abs(values.astype(np.float64)) * scale[:, None])
 
 

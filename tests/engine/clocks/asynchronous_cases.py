@@ -44,7 +44,7 @@ def random_case(seed, shape, remembers):
         periods = int(draw.choice([4, 40]))
         on = [[(5.0 * k + a, 5.0 * k + a + b) for k in range(periods)] for a, b in zip(first, length, strict=True)]
         starts, ends = zip(*(period for own in on for period in own), strict=True)
-        online = fs.devices.intervals(starts, ends, np.arange(clients + 1) * periods)
+        online = fs.devices.intervals(starts, ends=ends, offsets=np.arange(clients + 1) * periods)
     shares = dict.fromkeys(("before", "compute", "upload"), float(draw.choice([0.0, 0.1, 0.2])))
     places = int(draw.integers(1, clients + 1)) if draw.integers(2) else None
     replies = int(draw.integers(1, min(places or clients, 4) + 1))

@@ -92,7 +92,7 @@ def test_the_client_that_fills_the_buffer_and_later_ones_of_that_instant_start_f
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_a_reply_that_arrives_when_its_device_goes_offline_counts(clock):
     """An arrival comes before a break of the same instant; the device is then offline from 2 to 5 s."""
-    online = fs.devices.intervals([0.0, 5.0, 0.0], [2.0, 9.0, 1.0], [0, 2, 3])
+    online = fs.devices.intervals([0.0, 5.0, 0.0], ends=[2.0, 9.0, 1.0], offsets=[0, 2, 3])
     block = by_hand(clock, [2.0, 3.0], fs.participation.buffered(1), 2, availability=online)
     assert ended(block, 0) == [(0, 0, 0.0, 2.0), (1, 0, 0.0, 1.0)]  # client 1 goes offline at 1 s
     assert block.closed_s[0].tolist() == [2.0, 7.0]
@@ -120,7 +120,7 @@ def test_clients_with_memory_give_their_places_away_until_their_reply_is_aggrega
     assert block.closed_s[0].tolist() == [3.0 * (i + 1) for i in range(20)]
     for i in range(20):
         assert len({client for client, *_ in ended(block, i)}) == 3
-    with pytest.raises(fs.errors.InvalidInput, match="only 4 exist; ask for at most 4"):
+    with pytest.raises(fs.errors.InvalidInput, match="only 4 exist; use at most 4"):
         by_hand(clock, [1.0] * 4, fs.participation.buffered(5, of=1), 20, algorithm=algorithm)
 
 

@@ -20,11 +20,11 @@ PRIVATE = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(CLIENTS, dim=2, samples=5, seed=3),
     algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
     network=fs.topologies.star(CLIENTS, uplink_bps=4e3, downlink_bps=4e3, latency_s=0.02),
-    devices=fs.devices.lognormal(0.05, 0.5, dropout=0.1),
+    devices=fs.devices.lognormal(0.05, sigma=0.5, dropout=0.1),
     budget=fs.Budget(rounds=20),
     replicas=REPLICAS,
 )
-SHARED = dataclasses.replace(PRIVATE, network=fs.topologies.multiple_access(CLIENTS, 4e3, latency_s=0.02))
+SHARED = dataclasses.replace(PRIVATE, network=fs.topologies.multiple_access(CLIENTS, capacity_bps=4e3, latency_s=0.02))
 ASYNCHRONOUS = dataclasses.replace(SHARED, participation=fs.participation.buffered(3))
 GOSSIP = dataclasses.replace(PRIVATE, exchange=fs.exchanges.gossip(nx.cycle_graph(CLIENTS)))
 TIERS = dataclasses.replace(PRIVATE, exchange=fs.exchanges.tiers((0, 0, 0, 1, 1, 1), every=4))

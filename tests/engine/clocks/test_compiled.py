@@ -58,7 +58,7 @@ def random_case(seed, shape, tiers, offline):
         first, length = draw.uniform(0, 4, clients), draw.uniform(2, 4.5, clients)
         on = [[(5.0 * k + a, 5.0 * k + a + b) for k in range(300)] for a, b in zip(first, length, strict=True)]
         starts, ends = zip(*(period for periods in on for period in periods), strict=True)
-        online = fs.devices.intervals(starts, ends, np.arange(clients + 1) * 300)
+        online = fs.devices.intervals(starts, ends=ends, offsets=np.arange(clients + 1) * 300)
     chance = float(draw.choice([0.0, 0.15]))
     devices = fs.devices.constant(
         seconds.tolist(), dropout=dict.fromkeys(("before", "compute", "upload"), chance), availability=online
@@ -152,14 +152,14 @@ def test_timelines_of_the_short_path_are_those_of_an_independent_simulation(tier
 # --- Blocks and checkpoints -----------------------------------------------------------------------------------------
 
 
-FLAKY = fs.devices.lognormal(0.05, 0.5, dropout=0.1)
+FLAKY = fs.devices.lognormal(0.05, sigma=0.5, dropout=0.1)
 SCENARIOS = {
     "short": {"devices": FLAKY, "participation": fs.participation.first(3, of=5)},
-    "private": {"devices": dataclasses.replace(FLAKY, availability=fs.devices.markov(2.0, 0.5))},
-    "channel": {"network": fs.topologies.multiple_access(6, 4e3, latency_s=0.02), "broadcast_to": "all",
+    "private": {"devices": dataclasses.replace(FLAKY, availability=fs.devices.markov(2.0, off_s=0.5))},
+    "channel": {"network": fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.02), "broadcast_to": "all",
                 "participation": fs.participation.uniform(2)},
     "tiers": {"exchange": fs.exchanges.tiers([0, 0, 0, 1, 1, 1], every=4), "devices": FLAKY,
-              "network": fs.topologies.multiple_access(6, 4e3, latency_s=0.02)},
+              "network": fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.02)},
 }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def shipped(case):
         return fs.devices.constant(case["seconds"])
     starts, ends = ([period[i] for own in case["on"] for period in own] for i in (0, 1))
     offsets = np.cumsum([0, *map(len, case["on"])])
-    return fs.devices.constant(case["seconds"], availability=fs.devices.intervals(starts, ends, offsets))
+    return fs.devices.constant(case["seconds"], availability=fs.devices.intervals(starts, ends=ends, offsets=offsets))
 
 
 class Rounds(SecondClock):

@@ -24,8 +24,8 @@ from fedsim.rules.visits import ARRIVED, DROPPED, LATE
 
 CLOCKS = ("simpy", "loop")
 RING = nx.cycle_graph(6)
-FLAKY = fs.devices.lognormal(0.05, 0.5, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1})
-COMING = dataclasses.replace(FLAKY, availability=fs.devices.markov(2.0, 0.5))
+FLAKY = fs.devices.lognormal(0.05, sigma=0.5, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1})
+COMING = dataclasses.replace(FLAKY, availability=fs.devices.markov(2.0, off_s=0.5))
 SHARED = fs.topologies.star(6, uplink_bps=2e3, downlink_bps=4e3, latency_s=0.02)
 SIZES = MessageSizes(0, 500, 320)
 SCENARIOS = {
@@ -34,7 +34,7 @@ SCENARIOS = {
     "the first": {"network": SHARED, "devices": COMING, "participation": fs.participation.first(1)},
     "matchings": {"network": SHARED, "devices": FLAKY, "exchange": fs.exchanges.gossip(RING, "matching")},
     "in turn": {"devices": COMING, "exchange": fs.exchanges.gossip(RING, [metropolis(RING), np.eye(6)])},
-    "nothing is lost": {"devices": fs.devices.lognormal(0.05, 0.5)},
+    "nothing is lost": {"devices": fs.devices.lognormal(0.05, sigma=0.5)},
 }
 
 
@@ -135,7 +135,7 @@ def test_a_deadline_leaves_late_messages_as_computed_by_hand(path):
 @pytest.mark.parametrize("path", CLOCKS)
 def test_going_offline_breaks_messages_where_they_are(path):
     """Site 1 is offline from 3 to 10: its messages, sent from 2 s on at 500 bit/s, break after 500 bits."""
-    online = fs.devices.intervals([0.0, 0.0, 10.0, 0.0], [1e9, 3.0, 1e9, 1e9], [0, 1, 3, 4])
+    online = fs.devices.intervals([0.0, 0.0, 10.0, 0.0], ends=[1e9, 3.0, 1e9, 1e9], offsets=[0, 1, 3, 4])
     devices = fs.devices.constant([1.0, 2.0, 4.0], availability=online)
     (block,) = blocks_of(line(devices=devices), THOUSAND, path, [1])
     g = block.gossip
@@ -150,7 +150,7 @@ def test_going_offline_breaks_messages_where_they_are(path):
 @pytest.mark.parametrize("path", CLOCKS)
 def test_messages_that_are_in_flight_when_a_row_is_final_count_with_all_their_bits(path):
     """With a deadline of 1 s all sites have ended round 1 at 4; site 1 goes offline at 4.2, in the midst of a message."""
-    online = fs.devices.intervals([0.0, 0.0, 10.0, 0.0], [1e9, 4.2, 1e9, 1e9], [0, 1, 3, 4])
+    online = fs.devices.intervals([0.0, 0.0, 10.0, 0.0], ends=[1e9, 4.2, 1e9, 1e9], offsets=[0, 1, 3, 4])
     devices = fs.devices.constant([1.0, 3.5, 4.0], availability=online)
     (block,) = blocks_of(line(devices=devices, participation=fs.participation.deadline(1.0)), THOUSAND, path, [1])
     assert block.closed_s.tolist() == [[4.0]]
@@ -186,7 +186,7 @@ class Columns:
         online = None
         if on is not None:
             flat, ends = [pair for own in on for pair in own], np.cumsum([0, *map(len, on)])
-            online = fs.devices.intervals([a for a, _ in flat], [b for _, b in flat], ends)
+            online = fs.devices.intervals([a for a, _ in flat], ends=[b for _, b in flat], offsets=ends)
         dropout = {"before": 0.1, "compute": 0.1, "upload": 0.1}
         return fs.devices.constant(seconds, availability=online, dropout=dropout)
 
@@ -264,7 +264,7 @@ def test_sites_that_run_away_from_each_other_are_refused_before_memory_runs_out(
 
 @pytest.mark.parametrize("clock", ["simpy", "compiled"])
 def test_a_run_that_cannot_go_on_ends(clock):
-    online = fs.devices.intervals([0.0] * 6, [1e9] * 5 + [3.0], np.arange(7))
+    online = fs.devices.intervals([0.0] * 6, ends=[1e9] * 5 + [3.0], offsets=np.arange(7))
     made = scenario_of(
         algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
         devices=fs.devices.constant(1.0, availability=online),

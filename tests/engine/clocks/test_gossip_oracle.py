@@ -227,7 +227,7 @@ def scenario_of(case, n, graph, rounds):
     if case["on"] is not None:
         ends = np.concatenate([[0], np.cumsum([len(own) for own in case["on"]])])
         flat = [pair for own in case["on"] for pair in own]
-        availability = fs.devices.intervals([a for a, _ in flat], [b for _, b in flat], ends)
+        availability = fs.devices.intervals([a for a, _ in flat], ends=[b for _, b in flat], offsets=ends)
     policy = fs.participation.full()
     if case["patience"] < math.inf:
         policy = fs.participation.deadline(case["patience"])

@@ -30,7 +30,7 @@ def on_during(*clients):
     starts = [a for own in clients for a, _ in own]
     ends = [b for own in clients for _, b in own]
     offsets = [sum(map(len, clients[:c])) for c in range(len(clients) + 1)]
-    return fs.devices.intervals(starts, ends, offsets)
+    return fs.devices.intervals(starts, ends=ends, offsets=offsets)
 
 
 def rounds_of(clock: str, network, devices, rounds: int = 2, **parts):

@@ -81,13 +81,13 @@ def backhaul():
     return fs.Network(graph)
 
 
-CHANNEL = fs.topologies.multiple_access(6, 4e3, latency_s=0.02)
+CHANNEL = fs.topologies.multiple_access(6, capacity_bps=4e3, latency_s=0.02)
 GROUPS = [0, 1, 1, 0, 1, 0]
 STAR = fs.Scenario(
     problem=fs.problems.GaussianMean.synthetic(6, dim=2, samples=5, seed=3),
     algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
     network=CHANNEL,
-    devices=fs.devices.lognormal(0.05, 0.5, dropout=0.1, availability=fs.devices.markov(2.0, 0.5)),
+    devices=fs.devices.lognormal(0.05, sigma=0.5, dropout=0.1, availability=fs.devices.markov(2.0, off_s=0.5)),
     budget=fs.Budget(rounds=25),
     record=fs.Record(events=True),
     replicas=3,
@@ -98,7 +98,10 @@ TIERS = dataclasses.replace(
     exchange=fs.exchanges.tiers(every=5),
     record=fs.Record(sites="all", events=True),
 )
-ALONE = {"devices": fs.devices.lognormal(0.05, 0.5, dropout=0.1), "network": fs.topologies.star(6, uplink_bps=2e3)}
+ALONE = {
+    "devices": fs.devices.lognormal(0.05, sigma=0.5, dropout=0.1),
+    "network": fs.topologies.star(6, uplink_bps=2e3),
+}
 WAYS = {
     "full": STAR,
     "deadline": dataclasses.replace(STAR, participation=fs.participation.deadline(0.5)),
@@ -119,7 +122,7 @@ WAYS = {
         STAR, participation=fs.participation.buffered(3), budget=fs.Budget(rounds=25, seconds=6.6)
     ),
     "tiers": TIERS,
-    "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, "normalised")),
+    "tiers, uniform": dataclasses.replace(TIERS, participation=fs.participation.uniform(2, weighting="normalised")),
     "tiers, by weight": dataclasses.replace(TIERS, participation=fs.participation.with_replacement(3)),
     "tiers, first": dataclasses.replace(TIERS, participation=fs.participation.first(2)),
     "tiers, deadline": dataclasses.replace(TIERS, participation=fs.participation.deadline(0.2)),
@@ -234,7 +237,7 @@ def refusal(scenario, name):
 
 @pytest.mark.parametrize("made", [STAR, TIERS], ids=["star", "tiers"])
 def test_a_round_that_never_closes_is_refused_in_the_same_words(made):
-    slow = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
+    slow = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, on_fraction=1.0))
     scenario = dataclasses.replace(
         made, devices=slow, network=fs.topologies.star(6, latency_s=1e308), algorithm=fs.algorithms.FALD(1e-3, local_steps=1),
         exchange=made.exchange if made is STAR else fs.exchanges.tiers(GROUPS, every=3),
@@ -245,7 +248,7 @@ def test_a_round_that_never_closes_is_refused_in_the_same_words(made):
 
 @pytest.mark.parametrize("made", [STAR, TIERS], ids=["star", "tiers"])
 def test_a_clock_that_is_too_late_for_its_periods_is_refused_in_the_same_words(made):
-    forever = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, 1.0))
+    forever = fs.devices.constant(1e308, availability=fs.devices.diurnal(10.0, on_fraction=1.0))
     scenario = dataclasses.replace(made, devices=forever, algorithm=fs.algorithms.FALD(1e-3, local_steps=1))
     assert "too late for periods of 10 s" in refusal(scenario, "simpy")
     assert refusal(scenario, "compiled") == refusal(scenario, "simpy")
@@ -263,7 +266,9 @@ class OwnFull(fs.participation.Full):
 def test_a_round_that_never_closes_ends_a_run_with_a_limit_on_time(made, shared):
     """It closes within no budget, so it is discarded: DESIGN, Budget."""
     network = (
-        fs.topologies.multiple_access(6, 1e3, latency_s=1e308) if shared else fs.topologies.star(6, latency_s=1e308)
+        fs.topologies.multiple_access(6, capacity_bps=1e3, latency_s=1e308)
+        if shared
+        else fs.topologies.star(6, latency_s=1e308)
     )
     for policy in (fs.participation.full(), OwnFull()):
         scenario = dataclasses.replace(
@@ -284,7 +289,7 @@ def test_a_dropout_at_the_instant_at_which_the_device_goes_offline_counts_its_bi
         algorithm=fs.algorithms.FALD(step_size=1e-3, local_steps=1),
         network=links,
         devices=fs.devices.constant(
-            1.0, dropout={"upload": 0.7}, availability=fs.devices.intervals([0, 0], [1, 1], [0, 1, 2], period_s=10)
+            1.0, dropout={"upload": 0.7}, availability=fs.devices.intervals([0, 0], ends=[1, 1], offsets=[0, 1, 2], period_s=10)
         ),
         participation=policy, budget=fs.Budget(rounds=4), seed=1,
     )  # fmt: skip

@@ -11,7 +11,7 @@ PROBLEM = fs.problems.GaussianMean.synthetic(6, dim=3, samples=4, seed=1)
 STAR = fs.topologies.star(
     6, uplink_bps=[1e3, 2e3, 3e3, 1e3, 2e3, 3e3], downlink_bps=[4e3, 2e3, 4e3, 8e3, 4e3, 4e3], latency_s=0.02
 )
-DEVICES = fs.devices.lognormal(0.1, 0.7, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1})
+DEVICES = fs.devices.lognormal(0.1, sigma=0.7, dropout={"before": 0.05, "compute": 0.1, "upload": 0.1})
 POLICIES = {
     "bernoulli": fs.participation.bernoulli(0.7),
     "uniform": fs.participation.uniform(2),

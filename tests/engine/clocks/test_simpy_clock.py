@@ -107,7 +107,7 @@ def test_an_instant_lands_on_the_exact_time() -> None:
 def test_tiers_without_clients_stop() -> None:
     """A client that is never online again ends the run on tiers as on a star."""
     devices = fs.devices.constant(
-        1.0, availability=fs.devices.intervals([0.0, 0.0, 0.0, 0.0], [9.0, 9.0, 1.5, 9.0], [0, 1, 2, 3, 4])
+        1.0, availability=fs.devices.intervals([0.0, 0.0, 0.0, 0.0], ends=[9.0, 9.0, 1.5, 9.0], offsets=[0, 1, 2, 3, 4])
     )
     for exchange in (fs.exchanges.tiers([0, 0, 1, 1], every=2), fs.exchanges.star()):
         part = scenario(4, devices=devices, exchange=exchange, participation=fs.participation.uniform(2, at_least=2))

@@ -81,8 +81,8 @@ REFUSED = {
     "FedAdagrad": "hold m, v besides theta",
     "FedBE": "hold held, models besides theta",
     "DGSGLD": "hold offset, precision, start besides theta",
-    "DESGLD": "has no server's step",
-    "DIGingSGLD": "has no server's step",
+    "DESGLD": "has no server step",
+    "DIGingSGLD": "has no server step",
 }
 
 
