@@ -42,7 +42,7 @@ class Full:
     close = close_when_idle
 
     def select(self, view: View, rng: Rng) -> Array:
-        return np.asarray(view.all_clients())
+        return np.asarray(view.online_clients())
 
     def to_columns(self) -> PolicyColumns:
         return PolicyColumns(selection.ALL)
@@ -183,7 +183,7 @@ class SelectsSome(Protocol):
 
 def select_some(self: SelectsSome, view: View, rng: Rng) -> Array:
     """Return `of` clients uniformly among those online, or all of them."""
-    return np.asarray(view.all_clients() if self.of is None else view.sample_available(self.of))
+    return np.asarray(view.online_clients() if self.of is None else view.sample_available(self.of))
 
 
 def columns_of(policy: SelectsSome, rule: Closing) -> PolicyColumns:
