@@ -56,7 +56,7 @@ RENAMED = {
     "algorithm.kept": "algorithm.local_only",
     "algorithm.reach": "algorithm.broadcast_to",
     "network.stretch(upward)": "network.loss_factor(upward)",
-    "view.everybody()": "view.all_clients()",
+    "view.everybody()": "view.online_clients()",
     "view.heard(ids)": "view.received(ids)",
     'view.last(ids, "heard_s")': 'view.last(ids, "received_s")',
     "--set participation.replies": "--set participation.k",

@@ -98,7 +98,7 @@ class Everybody:
     """Full participation without columns, so that SimPy keeps the time."""
 
     def select(self, view: Any, rng: Any) -> Any:
-        return view.all_clients()
+        return view.online_clients()
 
     def close(self, view: Any) -> float:
         return math.inf

@@ -14,6 +14,7 @@ from fedsim.errors import InvalidInput
 from fedsim.per_client import TINY, check_column, check_field, check_number, row_count, rows_of
 from fedsim.protocols import SlowdownColumns
 from fedsim.protocols.devices import Availability, Slowdown
+from fedsim.renamed import refuse_old_keywords
 from fedsim.rng import Draws
 from fedsim.rng.elementary import exp, log64
 from fedsim.rules import draws
@@ -177,6 +178,7 @@ class ParetoSlowdown:
         return "Pareto slow-down"
 
 
+@refuse_old_keywords("fs.devices.bimodal_slowdown")
 def bimodal_slowdown(probability: float, *, slow_factor: float) -> BimodalSlowdown:
     """Return a factor `slow_factor` on a visit with this probability, else 1."""
     return BimodalSlowdown(probability, slow_factor=slow_factor)

@@ -57,7 +57,7 @@ class SiteView:
         if len(strangers):
             raise InvalidInput(
                 f"{name}.select asked client {strangers[0]} at edge {self._site}, which is not one of its own; choose "
-                "among view.all_clients()"
+                "among view.online_clients()"
             )
         return clients, multiplicity
 
@@ -95,7 +95,7 @@ class SiteView:
 
     # --- For policies -----------------------------------------------------------------------------------------------
 
-    def all_clients(self) -> Array:
+    def online_clients(self) -> Array:
         return self._lift(self.online())
 
     def available(self) -> Any:
@@ -199,7 +199,7 @@ class AllReplicasView:
         self.round = round
         self.rng = system.draws(Stream.SELECT, active, 0, round - 1)
 
-    def all_clients(self) -> Array:
+    def online_clients(self) -> Array:
         return np.broadcast_to(np.arange(self.clients), (self._replicas, self.clients))
 
     def available(self) -> Any:

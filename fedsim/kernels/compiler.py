@@ -46,7 +46,14 @@ class LinkedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
         direct: list[Any] = self._linking_libraries
         self._linking_libraries: list[Any] = []
         self._add(direct)
+        self._own = {f.name for f in self._final_module.functions if not f.is_declaration}
         super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:  # internal: LLVM drops arguments that a function does not use
+            if not function.is_declaration and function.name not in self._own:
+                function.linkage = "internal"
+        super()._optimize_final_module()
 
     def _add(self, called: list[Any]) -> None:
         """Add libraries, each before its callees: LLVM's linker takes only symbols that are already referenced."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import check_array
 from fedsim.errors import InvalidInput
-from fedsim.kernels.sharing_columns import BUNDLE, LINK
+from fedsim.kernels.clock.state import BUNDLE, LINK
 from fedsim.text import short_repr
 
 
@@ -136,16 +136,15 @@ class FlowTables:
 
     def serve(self, now_s: float, serial: int, group: Group) -> tuple[float, list[int]]:
         """Set new rates in a group; return when its next flow ends, and in which bundles."""
-        from fedsim.kernels.sharing import share, sort_in
+        from fedsim.kernels.clock.maxmin import relist_and_fill
 
         if self._needs_growth:
             self._lay_out()
-        tables = self.links, self.bundles
-        if self.changed:
-            changed = np.array(list(self.changed))
-            self.changed.clear()
-            sort_in(changed, *tables, self._hops, self._lists)
-        soonest, due = share(now_s, serial, group.array(), *tables, self._hops, self._lists, self._due)
+        changed = np.fromiter(self.changed, np.int64, len(self.changed))
+        self.changed.clear()
+        soonest, due = relist_and_fill(
+            now_s, serial, changed, group.array(), self.links, self.bundles, self._hops, self._lists, self._due
+        )
         return soonest, self._due[:due].tolist()
 
     def _assign(self, route: int) -> bool:

@@ -9,10 +9,12 @@ from fedsim.checks import check_cohort, check_counts
 from fedsim.errors import InvalidInput
 from fedsim.participation.synchronous import close_by, columns_of, select_some
 from fedsim.protocols import PolicyColumns, View
+from fedsim.renamed import refuse_old_keywords
 from fedsim.rules.closing import AT_REPLIES, Closing
 from fedsim.text import short_repr
 
 
+@refuse_old_keywords("fs.participation.buffered")
 def buffered(k: int, *, of: int | None = None, discount: Callable[[int], float] | None = None) -> Buffered:
     """Let `of` clients (None: all) work continuously, and aggregate every k replies.
 

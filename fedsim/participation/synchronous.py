@@ -13,6 +13,7 @@ from fedsim.arrays import Array
 from fedsim.checks import as_float_array, check_choice, check_cohort, check_counts, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import PolicyColumns, Rng, View
+from fedsim.renamed import refuse_old_keywords
 from fedsim.rules import selection
 from fedsim.rules.closing import AT_DEADLINE, AT_REPLIES, Closing, closing_s
 from fedsim.text import short_str
@@ -41,7 +42,7 @@ class Full:
     close = close_when_idle
 
     def select(self, view: View, rng: Rng) -> Array:
-        return np.asarray(view.all_clients())
+        return np.asarray(view.online_clients())
 
     def to_columns(self) -> PolicyColumns:
         return PolicyColumns(selection.ALL)
@@ -182,7 +183,7 @@ class SelectsSome(Protocol):
 
 def select_some(self: SelectsSome, view: View, rng: Rng) -> Array:
     """Return `of` clients uniformly among those online, or all of them."""
-    return np.asarray(view.all_clients() if self.of is None else view.sample_available(self.of))
+    return np.asarray(view.online_clients() if self.of is None else view.sample_available(self.of))
 
 
 def columns_of(policy: SelectsSome, rule: Closing) -> PolicyColumns:
@@ -200,6 +201,7 @@ def largest_chance(self: SelectsSome, weights: Array, clients: Array) -> tuple[A
     return np.ones(len(weights)) if self.of is None else self.of / clients, False
 
 
+@refuse_old_keywords("fs.participation.first")
 def first(k: int, *, of: int | None = None, at_least: int | None = None) -> First:
     """Over-selection: select `of` clients (None: all online) and close when k replies have arrived.
 

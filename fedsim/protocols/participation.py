@@ -44,7 +44,7 @@ class View(Protocol):
     arrived: Any
     in_flight: Any
 
-    def all_clients(self) -> Array:
+    def online_clients(self) -> Array:
         """Return the clients that are online now."""
 
     def available(self) -> Any:

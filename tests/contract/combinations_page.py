@@ -12,7 +12,7 @@ from contract.combinations import EXCHANGES, PAIRS, POLICIES, ROWS, SIZES, Cell,
 
 PAGE = Path(__file__).parents[2] / "fedsim" / "docs" / "explanation" / "combinations.md"
 
-HEAD = """# combinations: which algorithms run under which policies and over which exchanges
+HEAD = """# combinations: algorithms under policies and over exchanges
 
 Every cell is executed in fedsim's tests for 3 rounds, with 4 clients of equal and of unequal sizes. `=` means that the
 combination is accepted and that the theta of every site equals independent arithmetic. A number means that the

@@ -132,7 +132,7 @@ def test_a_batched_client_cannot_change_its_jobs_columns(meddle):
 
 SERVERS = {
     "nothing": (lambda s, r: None, "return the new state"),
-    "another name": (lambda s, r: {"thata": r.mean("theta")}, "the state that init\\(\\) made"),
+    "another name": (lambda s, r: {"thata": r.mean("theta")}, "the state from init\\(\\) has"),
     "an extra axis": (lambda s, r: {"theta": r.mean("theta")[..., None]}, "shape"),
     "text": (lambda s, r: {"theta": "here"}, "array of real numbers"),
     "a reply that no client sent": (lambda s, r: {"theta": r.mean("delta")}, "replies hold theta"),

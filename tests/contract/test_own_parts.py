@@ -49,7 +49,7 @@ class InTurn:
     batched = True
 
     def select(self, view, rng):
-        return view.all_clients()[..., (view.round - 1) % 2 :: 2]
+        return view.online_clients()[..., (view.round - 1) % 2 :: 2]
 
     def close(self, view):
         return view.now_s if len(view.arrived) >= self.replies else math.inf

@@ -75,7 +75,7 @@ def test_every_averaging_algorithm_runs_over_tiers_as_over_a_star(algorithm):
 def test_an_edge_that_heard_nobody_keeps_its_model_and_its_weight():
     class OnlyOne:
         def select(self, view, rng):
-            return [c for c in view.all_clients().tolist() if c in (2, 3, 4)]
+            return [c for c in view.online_clients().tolist() if c in (2, 3, 4)]
 
         def close(self, view):
             return view.now_s if not len(view.in_flight) else np.inf

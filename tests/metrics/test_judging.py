@@ -363,7 +363,7 @@ def test_without_a_clock_there_is_no_ess_per_second_but_a_warning():
     assert result.metrics["ess_per_second"].isna().all()
 
 
-@pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, 2)])
+@pytest.mark.parametrize("algorithm", [algorithms.MALA(1e6), algorithms.HMC(1e6, leapfrog_steps=2)])
 def test_chains_that_never_moved_have_no_ess_and_a_warning_names_the_acceptance_rate(algorithm):
     with pytest.warns(
         ResultWarning, match=r"ess: 2 of 2 chains never moved; 0 % of their proposals were accepted, lower"

@@ -84,7 +84,6 @@ TABLE = (
 # refer, room, shown, skip, spend, vary, wide, within.
 # (file, word): the reason. At most 30; one that is not needed any more fails.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("fedsim/cli/terminal.py", "within"): "the share of runs that reach a goal within a time",
     ("fedsim/metrics/diagnostics.py", "folded"): "the folded split R-hat of Vehtari et al. (2021)",
 }
 

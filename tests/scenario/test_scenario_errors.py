@@ -156,7 +156,7 @@ FIELDS = {
     "a word for an interval": (lambda: scenario(evaluate_every="often"), "evaluate_every"),
     "an unknown reach": (lambda: scenario(broadcast_to="some"), "broadcast_to='some': choose 'selected' or 'all'"),
     "a control point that not all clients received": (
-        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, 3), broadcast_to="selected"),
+        lambda: scenario(algorithm=fs.algorithms.QLSDPlusPlus(1e-4, refresh_every=3), broadcast_to="selected"),
         "broadcast_to='selected': QLSDPlusPlus does not send zeta, which clients have from earlier .* set broadcast_to='all'",
     ),
     "an unknown metric": (lambda: scenario(metrics=("w3",)), "metric 'w3' is unknown; choose among .*w2"),
@@ -216,7 +216,7 @@ def test_an_activity_that_is_surely_wrong_is_refused_with_the_right_one(mistake)
 
 
 def test_all_of_the_family_check_their_activity():
-    for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, 2, **more)):
+    for kind in (fs.algorithms.QLSDStar, lambda eta, **more: fs.algorithms.QLSDPlusPlus(eta, refresh_every=2, **more)):
         refused(lambda kind=kind: generalised(0.5, PART.bernoulli(0.4), kind), "probability 0.4 here")
         generalised(0.4, PART.bernoulli(0.4), kind)
 

@@ -95,7 +95,7 @@ def test_warnings_of_a_sweep_are_in_its_folder_and_on_its_page(tmp_path: Path) -
     path.write_text(TEXT.replace('"w2", fs', '"w2", "rhat", fs'))
     study = fedsim.sweep(path, {"local_steps": [1, 2]}, out=tmp_path / "runs", jobs=1)
     warned = study.frame()["warnings"]
-    assert warned.str.contains("rhat is not defined: 3 samples of each replica were kept").all()
+    assert warned.str.contains("rhat is not defined: 3 samples of each replica were recorded").all()
     assert warned.str.contains("began at the same point").all()
     assert fedsim.load(tmp_path / "runs").frame()["warnings"].tolist() == warned.tolist()
     assert call(["report", str(tmp_path / "runs")]) == 0

@@ -11,8 +11,8 @@ from fedsim.errors import InvalidInput
 from fedsim.kernels import KernelState
 
 CLOCKS = ("auto", "simpy", "compiled")
-VISIT_S = {"private": 30e-6, "shared": 200e-6}  # of a visit on SimPy
-# What a run may pay for the compiled clock. Compiling takes 5 to 15 s of one core, but later runs load its code.
+VISIT_S = {"private": 25e-6, "asynchronous": 90e-6, "shared": 200e-6}  # a visit on SimPy at most; half of it is common
+# What a run may pay for the compiled clock. Compiling takes 4 to 9 s of one core, but later runs load its code.
 WORTH_S = {KernelState.LOADED: 0.0, KernelState.CACHED: 0.3, KernelState.MISSING: 4.0}
 
 
@@ -36,10 +36,12 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str, s
             if name == "compiled":
                 raise InvalidInput(f'clock="compiled" cannot serve this scenario: {made}; use clock="simpy"')
             return Choice(_simpy(system, sizes, learning, saves), made)
+        made.saves = saves
         if name == "compiled":
             return Choice(made, "as asked for")
         found = made.found()
-        seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else "private"]
+        kind = "asynchronous" if system.policy.asynchronous else "private"
+        seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else kind]
         if seconds >= WORTH_S[found]:
             return Choice(made, "every part has columns")
         return Choice(_simpy(system, sizes, learning, saves), f"a short run, and the compiled code is {found.value}")

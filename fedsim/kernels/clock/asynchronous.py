@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs
-"""Asynchronous clients: the server aggregates whenever so many replies have arrived (`simpy/asynchronous`).
+"""Asynchronous clients: the server aggregates whenever K replies have arrived (`simpy/asynchronous`).
 
 Visits and links are those of the synchronous loop. A visit is listed when it ends, so a round is a part of one list.
 After an event and before the next one `give_places` gives free places away. For the client whose reply closed a round

@@ -141,7 +141,7 @@ def move(s, at):
 
 @called
 def serve(s):
-    """Give new rates to the flows that the starts and ends of this instant affect, and plan their ends."""
+    """Give new rates to the flows that the starts and ends of this instant affect, and schedule their ends."""
     replica, links = s.replica[0], s.links
     replica.sharing = 0
     if replica.moved:
@@ -178,7 +178,7 @@ def serve(s):
                 )  # fmt: skip
                 if end_s < inf:
                     for j in range(due):
-                        plan(s, links.due[j], end_s)
+                        schedule(s, links.due[j], end_s)
     replica.changed = 0
 
 
@@ -193,11 +193,11 @@ def serve_alone(s, number):
     group.stamp = replica.serial
     end_s = reaches_s(group, group.mark)
     if end_s < inf:
-        plan(s, number, end_s)
+        schedule(s, number, end_s)
 
 
 @inner
-def plan(s, number, end_s):
+def schedule(s, number, end_s):
     """Add the end of a group's next flow as an event."""
     now_s = s.replica[0].now_s
     stamp = s.links.groups[number].stamp

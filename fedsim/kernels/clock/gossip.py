@@ -181,7 +181,7 @@ def arrives(w, s, at, last_bit_s):
 
 @inner
 def message_over(w, s, at):
-    """Take a message that has arrived or broken out of its slot, and tell its receiver."""
+    """Take a message that has arrived or broken out of its slot, and give it to its receiver."""
     v, arrived = s.messages[at], 0
     m, round = v.message, v.round
     receiver = w.message[m].receiver

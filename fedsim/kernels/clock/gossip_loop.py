@@ -16,7 +16,7 @@ from fedsim.kernels.clock.gossip import (
     open_round,
 )
 from fedsim.kernels.clock.gossip_state import GossipState
-from fedsim.kernels.clock.heap import is_flow_plan_stale, pop, sink
+from fedsim.kernels.clock.heap import is_flow_end_stale, pop, sink
 from fedsim.kernels.clock.loops import links_of
 from fedsim.kernels.clock.messages import room_for_flows, share
 from fedsim.kernels.clock.rounds import stop
@@ -74,9 +74,9 @@ def advance_replica(w, s, until):
 
 @inner
 def is_stale(s, kind, at, stamp):
-    """Return True if the message, work, deadline or plan of an event is over."""
+    """Return True if the message, work, deadline or end of a flow of an event is over."""
     if kind == closing.FLOW_END:
-        return is_flow_plan_stale(s.links, at, stamp)
+        return is_flow_end_stale(s.links, at, stamp)
     if kind == closing.OPENING:
         return False
     if kind == closing.DEADLINE:

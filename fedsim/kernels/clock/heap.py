@@ -51,17 +51,17 @@ def sink(events, size, i, source):
 
 @inner
 def is_stale(s, kind, at, stamp):
-    """Return True if the visit, deadline or plan of an event is over."""
+    """Return True if what an event belongs to, a visit, a deadline or the rates of a group, is over."""
     if kind == closing.PROGRESS or closing.ends_visit(kind):
         return s.visits[at].stamp != stamp or s.visits[at].phase == OVER
     if kind == closing.DEADLINE:
         return s.sites[at].deadline != stamp or not s.sites[at].open
     if kind == closing.OPENING:
         return stamp != 0 and stamp != s.replica[0].opening
-    return kind == closing.FLOW_END and is_flow_plan_stale(s.links, at, stamp)
+    return kind == closing.FLOW_END and is_flow_end_stale(s.links, at, stamp)
 
 
-def is_flow_plan_stale(links, at, stamp):
+def is_flow_end_stale(links, at, stamp):
     """Return True if a group of flows has been served again; `messages` defines it by the type of links."""
     raise NotImplementedError
 

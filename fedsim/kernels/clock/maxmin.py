@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs
-"""Max-min fair rates for connected links: progressive filling.
+"""Max-min fair rates for connected links: progressive filling, for the flows of both clocks.
 
 Of all links, the one with the least offer to its flows is next. Flows on it that have no rate yet get that offer, and
 take as much away from the other links of their routes, whose offers can only rise.
@@ -15,7 +15,18 @@ from math import inf
 
 import numpy as np
 
+from fedsim.kernels.cache import jit
 from fedsim.kernels.clock.units import inner
+
+
+@jit
+def relist_and_fill(now_s, serial, changed, component, links, groups, hops, lists, due):
+    """Relist changed groups, then `fill`: for Python, with memory of its own."""
+    for number in changed:
+        relist(number, links, groups, hops, lists)
+    count = len(component)
+    heap, offers = np.empty(count, np.int64), np.empty(count)
+    return fill(now_s, serial, component, count, links, groups, hops, lists, due, heap, offers)
 
 
 @inner

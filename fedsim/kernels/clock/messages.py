@@ -13,10 +13,10 @@ from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.flows import end_flow, new_flow, next_over, serve, set_clock, take_off
-from fedsim.kernels.clock.heap import is_flow_plan_stale, push
+from fedsim.kernels.clock.heap import is_flow_end_stale, push
 from fedsim.kernels.clock.state import COMPUTE, DOWNLOAD, UPLOAD, Links
 from fedsim.kernels.clock.units import INNER, called, inner
-from fedsim.kernels.clock.visits import NO_FLOW, account, account_private, begin, begin_private, plan
+from fedsim.kernels.clock.visits import NO_FLOW, account, account_private, begin, begin_private, schedule
 from fedsim.rules import closing, visits
 from fedsim.rules.visits import BEFORE, IN_COMPUTE, NO_DROP
 
@@ -54,10 +54,10 @@ def last_bit_left(s, slot):
     v, client, now_s = s.visits[slot], s.clients[slot], s.replica[0].now_s
     v.flow = NO_FLOW
     if v.phase == DOWNLOAD:
-        plan(s, slot, visits.arrival_s(now_s, client.down_latency_s), closing.PROGRESS)
+        schedule(s, slot, visits.arrival_s(now_s, client.down_latency_s), closing.PROGRESS)
     else:
         v.ends_s = visits.arrival_s(now_s, client.up_latency_s)
-        plan(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
+        schedule(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
 
 
 @inner
@@ -67,7 +67,7 @@ def start_next_phase(w, s, slot):
     if v.phase == DOWNLOAD:
         v.phase, v.down_bits, v.downloaded_s = COMPUTE, w.broadcast_bits, now_s
         ends_s = visits.compute_ends_s(now_s, v.compute_s, v.drop, v.fraction)
-        plan(s, slot, ends_s, closing.BREAK if v.drop == IN_COMPUTE else closing.PROGRESS)
+        schedule(s, slot, ends_s, closing.BREAK if v.drop == IN_COMPUTE else closing.PROGRESS)
     else:
         v.phase, v.computed_s = UPLOAD, now_s
         send(w, s, slot, visits.reply_bits(v.bits, v.drop, v.fraction))
@@ -170,7 +170,7 @@ def link_event_shared(w, s, kind, at):
 
 
 def share(s):
-    """Share the links anew."""
+    """Share the links again."""
     raise NotImplementedError
 
 
@@ -222,7 +222,7 @@ def _(s):
     return (lambda s: len(s.links.flows) - s.replica[0].flows) if is_shared(s) else lambda s: 1 << 60
 
 
-@overload(is_flow_plan_stale, jit_options=INNER)
+@overload(is_flow_end_stale, jit_options=INNER)
 def _(links, at, stamp):
     if links.instance_class is Links:
         return lambda links, at, stamp: links.groups[at].stamp != stamp

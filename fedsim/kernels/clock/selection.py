@@ -18,7 +18,7 @@ from fedsim.rules.selection import ALL, BERNOULLI, BY_WEIGHT
 
 SELECT, AVAILABILITY = int(Stream.SELECT), int(Stream.AVAILABILITY)
 WIDENING = 4  # candidates drawn for each client that is wanted, where devices go offline
-FEW = 64  # a table is used for the shuffle if one client in so many is drawn
+FEW = 64  # a table is used for the shuffle if at most one client in FEW is drawn
 
 
 def online_s(w, replica, c, now_s):

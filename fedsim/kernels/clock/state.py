@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.kernels.sharing_columns import BUNDLE, LINK
 from fedsim.rules.closing import Closing
 
 DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_APART, NEEDS_LOOP = 0, 1, 2, 3, 4, 5  # why a kernel returned
@@ -44,6 +43,30 @@ SEGMENT = record(  # one round of a site; its visits are listed from `begin` on
     "position round site begin visits unselected", "opened_s closed_s at_cloud_s from_cloud_s aggregated_s"
 )
 COUNTS = record("visits segments")  # listed
+
+# Shared links. SimPy's flows (`network.route_bundles`) have the first two records, and the same rates (`maxmin`).
+LINK = np.dtype([
+    ("capacity", "f8"),  # bits per second
+    ("scale", "f8"),  # units per bit per second in which rates are counted
+    ("load", "i8"),  # flows, if it is a trunk
+    ("begin", "i8"),  # of the list of its busy bundles
+    ("listed", "i8"),  # length of that list
+    ("left", "i8"),  # during filling: units that no flow has,
+    ("unfixed", "i8"),  # flows that have no rate yet,
+    ("at", "i8"),  # and the place in its list
+])  # fmt: skip
+BUNDLE = np.dtype([
+    ("cap", "f8"),  # bits per second that its private links allow all its flows together
+    ("key", "f8"),  # the cap on each flow under which it is listed, -1: not listed
+    ("hop", "i4"),  # of its first trunk in `hops`
+    ("hops", "i4"),  # number of its trunks
+    ("flows", "i8"),  # number of its flows
+    ("stamp", "i8"),  # of the filling that gave its rate
+    ("rate", "f8"),  # bits per second of each flow
+    ("since", "f8"),  # when `served` was counted
+    ("served", "f8"),  # bits that each flow has been served since the bundle became busy
+    ("mark", "f8"),  # bits served at which the next flow is over
+])  # fmt: skip
 
 FLOW = record("owner route group entered previous following", "mark bits")  # owner: a slot, -2 - site, or -1
 ROUTE = record("known group moved")

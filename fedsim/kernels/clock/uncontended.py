@@ -138,7 +138,7 @@ def close(w, drawn, first, cohort, out, segment, m, k, round, opened_s):
 
 
 @inner
-def whole_bits(w, cohort, at, round):
+def message_bits(w, cohort, at, round):
     """Return the bits of the reply of a listed visit."""
     return cohort.bits[at] if len(cohort.bits) > 0 else reply_bits(w, round)
 
@@ -147,7 +147,7 @@ def whole_bits(w, cohort, at, round):
 def wait_for_all(w, cohort, ended, begin, m, opened_s, round):
     """List visits that all arrive; return when the last one does."""
     for j in range(m):
-        bits = whole_bits(w, cohort, begin + j, round)
+        bits = message_bits(w, cohort, begin + j, round)
         downloaded_s, computed_s, end_s = private_ends_s(
             w, cohort.client[j], opened_s, cohort.compute_s[j], NO_DROP, 0.0, bits
         )
@@ -164,16 +164,16 @@ def wait_for_all(w, cohort, ended, begin, m, opened_s, round):
 def close_early(w, cohort, ended, begin, m, opened_s, round):
     """List visits that may drop out, or that their server may cut; return when the round closes."""
     for j in range(m):
-        c, event, whole = ended.client[begin + j], cohort.events[j], whole_bits(w, cohort, begin + j, round)
+        c, event, full_bits = ended.client[begin + j], cohort.events[j], message_bits(w, cohort, begin + j, round)
         ended.downloaded_s[begin + j], ended.computed_s[begin + j], event.time_s = private_ends_s(
-            w, cohort.client[j], opened_s, cohort.compute_s[j], cohort.drop[j], cohort.fraction[j], whole
+            w, cohort.client[j], opened_s, cohort.compute_s[j], cohort.drop[j], cohort.fraction[j], full_bits
         )
         event.rank = closing.rank(ARRIVAL if cohort.drop[j] == NO_DROP else BREAK, cohort.tie[j], c)
         event.at, ended.ended_s[begin + j], ended.outcome[begin + j] = j, event.time_s, NONE
     closed_s = close_by_rule(w, cohort.events, ended, begin, m, opened_s)
     for j in range(m):
-        at, whole = begin + j, whole_bits(w, cohort, begin + j, round)
-        bits = visits.reply_bits(whole, cohort.drop[j], cohort.fraction[j])
+        at, full_bits = begin + j, message_bits(w, cohort, begin + j, round)
+        bits = visits.reply_bits(full_bits, cohort.drop[j], cohort.fraction[j])
         complete = ended.outcome[at] != NONE
         now_s = ended.ended_s[at] if complete else closed_s
         ended.down_bits[at], ended.up_bits[at] = private_bits(

@@ -35,7 +35,7 @@ def uncontended_gossip(w, state, site_rows, message_rows, active, first):
 
 @inner
 def one_round(w, replica, round, ended_s, computed_s, sites, messages):
-    """Write what becomes of one round of all sites; return False if only the loop can tell."""
+    """Write what becomes of one round of all sites; return False if only the loop can serve it."""
     bits = reply_bits(w, round)
     for i in range(len(sites)):
         row = sites[i]

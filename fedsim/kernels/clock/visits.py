@@ -70,13 +70,13 @@ def start_visit(w, s, slot, c, multiplicity, site, round, visit, bits):
         replica.status = TOO_LATE
     begin(w, s, slot)
     if until_s < v.ends_s:
-        plan(s, slot, until_s, closing.OFFLINE)
+        schedule(s, slot, until_s, closing.OFFLINE)
     elif v.ends_s < inf:
-        plan(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
+        schedule(s, slot, v.ends_s, closing.ARRIVAL if v.drop == NO_DROP else closing.BREAK)
 
 
 @inner
-def plan(s, slot, time_s, kind):
+def schedule(s, slot, time_s, kind):
     """Add the next event of a visit."""
     v = s.visits[slot]
     push(s, time_s, closing.rank(kind, v.tie, v.client), slot, v.stamp)

@@ -258,7 +258,7 @@ class OwnFull(fs.participation.Full):
     """A policy without columns that selects for all replicas in one call."""
 
     def select(self, view, rng):
-        return view.all_clients()
+        return view.online_clients()
 
 
 @pytest.mark.parametrize("made", [STAR, TIERS], ids=["star", "tiers"])

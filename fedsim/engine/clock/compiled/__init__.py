@@ -55,6 +55,7 @@ class CompiledClock:
     """Blocks of rounds from a compiled event loop, or from the short path, which needs none."""
 
     name = "compiled"
+    saves = True  # whether the run has checkpoints
 
     def __init__(
         self, system: System, sizes: MessageSizes, parts: PartColumns, path: str, learning: Learning | None = None
@@ -105,7 +106,8 @@ class CompiledClock:
     async def _next(self, active: Array, rounds: int) -> RoundBlock | None:
         """Return the next rounds; None where the short path turns out not to serve them."""
         first, self.rounds = self.rounds + 1, self.rounds + rounds
-        self.before = (first - 1, deepcopy(self.now), self.carried) if self.bytes <= SAVED else None
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         sites, slots, everyone = self.system.sites.count, int(self.tables.slots[-1]), active
         active = active[:1] if self.one_timeline else active
         visits = len(active) * rounds * slots + slots

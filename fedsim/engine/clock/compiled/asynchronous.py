@@ -37,7 +37,8 @@ class AsynchronousClock(CompiledClock):
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
-        self.before = (first - 1, deepcopy(self.now), self.carried) if self.bytes <= SAVED else None
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         places = self.now.visits.shape[1]
         visits = len(active) * rounds * self.tables.replies + places
         out = new_aggregations(2 * visits, 2 * visits + places, len(active) * rounds + 1)
@@ -95,7 +96,7 @@ def new_asynchronous_state(tables: Tables, replicas: Array, links: Any) -> Async
 
 
 def new_aggregations(visits: int, starts: int, segments: int) -> Aggregations:
-    """Return empty lists with room for so much."""
+    """Return empty lists of these lengths."""
     ended = Outcomes(*(np.empty(visits, dtype) for dtype in OUTCOME_DTYPES))
     version, visit = np.empty((2, visits), np.int32)
     return Aggregations(
@@ -105,7 +106,7 @@ def new_aggregations(visits: int, starts: int, segments: int) -> Aggregations:
 
 
 def longer(out: Aggregations, visits: int, starts: int, segments: int) -> Aggregations:
-    """Return the same lists with more room."""
+    """Return the same lists, longer."""
     new, held = new_aggregations(visits, starts, segments), out.counts[0]
     new.counts[:], new.segments[: held["segments"]] = out.counts, out.segments[: held["segments"]]
     for names, length in (

@@ -53,7 +53,8 @@ class CompiledGossip(CompiledClock):
 
     async def next(self, active: Array, rounds: int) -> RoundBlock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
-        self.before = (first - 1, deepcopy(self.now), self.carried) if self.bytes <= SAVED else None
+        saves = self.saves and self.bytes <= SAVED
+        self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
         if isinstance(self.now, Ends):
             block = self.short_block(self.now, first, active, rounds)
             return await self.from_the_start(active, first - 1, rounds) if block is None else block
@@ -67,11 +68,11 @@ class CompiledGossip(CompiledClock):
         stopped_by = np.where(lengths < rounds, replica["stopped_by"], RUNNING)
         rows = self.now.site_rows[active, :rounds], self.now.message_rows[active, :rounds]
         block = self.block(first, active, lengths, stopped_by, *rows)
-        self.forget(self.now, rounds)
+        self.remove_rows(self.now, rounds)
         return block
 
     def short_block(self, now: Ends, first: int, active: Array, rounds: int) -> RoundBlock | None:
-        """Return the rounds of a block; None: messages meet, and only the loop can tell."""
+        """Return the rounds of a block; None: messages meet, and only the loop can serve it."""
         from fedsim.kernels.clock.uncontended_gossip import uncontended_gossip
 
         rows = fresh_rows(self.system, first, rounds)
@@ -111,7 +112,7 @@ class CompiledGossip(CompiledClock):
             now = now._replace(events=doubled(now.events))
         self.now, self.bytes = now, bytes_of(now)
 
-    def forget(self, now: GossipState, rounds: int) -> None:
+    def remove_rows(self, now: GossipState, rounds: int) -> None:
         """Keep the rows of rounds after the block."""
         now.replica["first_round"] += rounds
         sites, messages = (rows[:, rounds:].copy() for rows in (now.site_rows, now.message_rows))
@@ -166,7 +167,7 @@ class CompiledGossip(CompiledClock):
 
 
 def more_rows(system: System, state: GossipState, rows: int) -> GossipState:
-    """Return the state with room for at least so many rounds from its first one on."""
+    """Return the state with room for at least this many rounds from its first one on."""
     first, have = int(state.replica["first_round"][0]), state.site_rows.shape[1]
     if rows <= have:
         return state

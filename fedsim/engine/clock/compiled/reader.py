@@ -12,7 +12,7 @@ from fedsim.rules.closing import merge_due
 
 
 def new_out(visits: int, segments: int) -> Out:
-    """Return empty lists with room for so many visits and rounds of sites."""
+    """Return empty lists with room for this many visits and rounds of sites."""
     columns = (np.empty(visits, dtype) for dtype in OUTCOME_DTYPES)
     return Out(np.zeros(1, COUNTS), np.zeros(segments, SEGMENT), Outcomes(*columns))
 

@@ -199,7 +199,7 @@ class RouteNumbers:
         self.links = np.array([link for route in known for link in route], np.int64)
 
     def new_links(self, replicas: int, flows: int) -> Links:
-        """Return links without flows, with room for so many."""
+        """Return links without flows, with room for this many."""
         uses = np.bincount(self.links, minlength=len(self.capacities_bps))
         groups = int((self.sizes + 1).sum())  # a route changes its group when one of its links becomes a trunk
         hops, lists = int(((self.sizes + 1) * self.sizes).sum()), 2 * uses + 2

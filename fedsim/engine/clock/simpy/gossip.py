@@ -62,7 +62,7 @@ class GossipSite:
     def one_round(self, row: GossipRow) -> Process:
         """Compute a reply from the own model, send it to the neighbours, wait for theirs, aggregate."""
         visit = row.open(self.number, self.env.now)
-        self.plan_going_offline()
+        self.schedule_going_offline()
         yield from self.compute(visit)
         if visit.computed_s == visit.computed_s:
             for message in self.replica.outgoing[self.number]:
@@ -142,7 +142,7 @@ class GossipSite:
 
     # --- Availability -----------------------------------------------------------------------------------------------
 
-    def plan_going_offline(self) -> None:
+    def schedule_going_offline(self) -> None:
         """Start one process for each time that the device is online."""
         system, alone = self.replica.system, np.array([self.number])
         offline_s = float(system.offline_s(self.replica.position, alone, self.env.now)[0])

@@ -81,7 +81,7 @@ class SharedLinks(UnsharedLinks):
         self.network, self.flows = network, Flows(network.capacities_bps, network.varying)
         self.last_bit: dict[int, simpy.Event] = {}  # by flow: succeeds when its last bit leaves
         self.known_routes: dict[tuple[int, bool], tuple[int, ...]] = {}
-        self.plan, self.sharing = 0, False
+        self.rates_version, self.sharing = 0, False
 
     def transfer(self, message: Message, rank: int) -> Process:
         latency_s, loss_factor, bandwidth_bps = self.routes[message.upward][message.row]
@@ -125,12 +125,12 @@ class SharedLinks(UnsharedLinks):
         """Give every flow its fair rate, then wait until the next one ends or a bandwidth changes."""
         yield Instant(self.env, self.env.now, SHARING)
         self.sharing = False
-        self.plan += 1
-        plan, next_s = self.plan, self.flows.next_finish_s()
+        self.rates_version += 1
+        version, next_s = self.rates_version, self.flows.next_finish_s()
         if next_s == inf:
             return
         yield Instant(self.env, max(next_s, self.env.now), FLOW_END)
-        if plan == self.plan:  # no flow has started or ended since
+        if version == self.rates_version:  # no flow has started or ended since
             for flow in self.flows.finish(self.env.now):
                 if flow in self.last_bit:
                     self.last_bit.pop(flow).succeed()
