@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 EPOCH_S = 1_735_689_600.0  # 2025-01-01: virtual second 0 on the calendar
 NAMES = ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns", "sleep")
 REAL = {name: getattr(time, name) for name in NAMES}
+
+FUNCTIONS = BuiltinFunctionType, FunctionType
 
 _thread = threading.local()
 
@@ -92,22 +94,25 @@ REPLACED: dict[str, Callable[..., Any]] = {name: _reader(name) for name in NAMES
 @contextmanager
 def replaced_time() -> Iterator[None]:
     """Replace the functions of time; on leaving, every module has its own again."""
-    by_function = {REAL[name]: REPLACED[name] for name in NAMES}
+    replacement: dict[Any, Any] = {REAL[name]: REPLACED[name] for name in NAMES}
     changed: list[tuple[ModuleType, str, Any]] = []
-    for name, real in REAL.items():
-        changed.append((time, name, real))
-        setattr(time, name, REPLACED[name])
-    for module in _modules():
+    known = set(sys.modules)
+    for module in [time, *_modules()]:
         for name, value in list(vars(module).items()):
-            if isinstance(value, type(REAL["sleep"])) and value in by_function:
+            if name in ("now", "utcnow") and getattr(value, "__module__", "").startswith("flwr."):
+                replacement.setdefault(value, _now_instead_of(value))
+            if isinstance(value, FUNCTIONS) and value in replacement:
                 changed.append((module, name, value))
-                setattr(module, name, by_function[value])
-            elif name in ("now", "utcnow") and getattr(value, "__module__", "").startswith("flwr."):
-                changed.append((module, name, value))
-                setattr(module, name, _now_instead_of(value))
+                setattr(module, name, replacement[value])
     try:
         yield
     finally:
+        original = {new: old for old, new in replacement.items()}
+        for name in set(sys.modules) - known:  # imported meanwhile, with the replaced functions
+            module = sys.modules[name]
+            for attribute, value in list(getattr(module, "__dict__", {}).items()):
+                if isinstance(value, FUNCTIONS) and value in original:
+                    changed.append((module, attribute, original[value]))
         for module, name, value in changed:
             setattr(module, name, value)
 

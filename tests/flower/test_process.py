@@ -66,6 +66,13 @@ def test_generators_time_environment_and_modules_are_as_before(app_of, ends):
     assert state() == before
 
 
+def test_modules_that_a_run_imports_have_the_real_functions_afterwards(apps):
+    for name in [name for name in sys.modules if name.startswith("flwr.serverapp.strategy")]:
+        del sys.modules[name]
+    fs.flower.run(apps / "numpy_fedavg")
+    assert sys.modules[STRATEGY].sleep is time.sleep
+
+
 def test_an_app_draws_by_the_seed_and_not_by_what_was_drawn_before(app_of):
     from flwr.app import Message, MetricRecord, RecordDict
 
