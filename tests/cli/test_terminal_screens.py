@@ -27,7 +27,9 @@ def scenario(*, policy: str = "deadline", step_size: float = 2e-4, local_steps: 
     return fs.Scenario(
         problem=fs.problems.SoftmaxRegression(data, classes=2, test=(X[120:], y[120:])),
         algorithm=fs.algorithms.FALD(step_size=step_size, local_steps=local_steps),
-        network=fs.topologies.tree(CLIENTS, 2, 1e4, 1e5, 0.01, edge_uplink_bps=2e4),
+        network=fs.topologies.tree(
+            CLIENTS, edges=2, uplink_bps=1e4, downlink_bps=1e5, latency_s=0.01, edge_uplink_bps=2e4
+        ),
         devices=fs.devices.table(
             {"seconds_per_step": [0.01, 0.01, 0.02, 0.02, 0.03, 9.0]},
             dropout=0.05,

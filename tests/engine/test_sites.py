@@ -266,7 +266,7 @@ def test_a_site_that_is_off_pauses_and_full_waits_for_it():
 
 RING = fs.exchanges.gossip(nx.cycle_graph(6))
 REFUSED = {
-    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no route leads from client 0"),
+    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no path leads from client 0"),
     "names": (lambda: fs.exchanges.gossip(nx.Graph([("a", "b")])), "client numbers"),
     "mixing": (lambda: fs.exchanges.gossip(nx.path_graph(2), "random"), "choose 'metropolis'"),
     "rows": (lambda: fs.exchanges.gossip(nx.path_graph(2), [[0.5, 0.4], [0.5, 0.5]]), "rows must sum to 1"),
