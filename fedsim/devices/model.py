@@ -20,7 +20,7 @@ import numpy as np
 
 from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
-from fedsim.checks import check_bool, check_int
+from fedsim.checks import check_bool, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.per_client import Column, check_column, check_field, duration, row_count, rows_of
 from fedsim.protocols import (
@@ -103,6 +103,8 @@ class Devices:
             object.__setattr__(self, "seconds_per_step", check_column(unit, self.seconds_per_step))
         object.__setattr__(self, "latency_s", check_column("latency_s", self.latency_s))
         object.__setattr__(self, "dropout", _dropout(self.dropout))
+        if self.flops_per_step is not None:
+            object.__setattr__(self, "flops_per_step", check_positive("flops_per_step={}", self.flops_per_step))
         _has(self.slowdown, "slowdown", "factor", "devices.pareto_slowdown(2.0)")
         _has(self.availability, "availability", "next_available", "devices.markov(on_s=3600, off_s=7200)")
 

@@ -28,7 +28,7 @@ from fedsim.flower.process_state import restored, seeded
 from fedsim.flower.virtual_time import REAL, replaced_time, use_timekeeper
 from fedsim.flower.work import WorkModel, examples
 from fedsim.kernels import backend
-from fedsim.protocols import Describes
+from fedsim.protocols import Codec, Describes, missing
 from fedsim.results import Result, cpu_features, versions
 from fedsim.running import DEFAULTS, RunOptions
 from fedsim.running import run as execute
@@ -39,8 +39,12 @@ from fedsim.scenario import Scenario
 from fedsim.text import called, many, short_repr
 
 if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.serverapp import ServerApp
+
     from fedsim.flower.grid import Grid
     from fedsim.flower.loading import Description
+    from fedsim.protocols import DevicesLike, NetworkLike
 
 GOLDEN, MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -65,8 +69,8 @@ class App:
 
     app: Any
     nodes: int | None = None
-    network: Any = None
-    devices: Any = None
+    network: NetworkLike | None = None
+    devices: DevicesLike | None = None
     work: Any = field(default_factory=examples)
     set: Mapping[str, Any] = field(default_factory=dict)
     node_config: Mapping[str, Any] | Callable[[int], Mapping[str, Any]] | None = None
@@ -83,7 +87,7 @@ class App:
             )
         if not (self.node_config is None or callable(self.node_config) or isinstance(self.node_config, Mapping)):
             raise InvalidInput(f"node_config={short_repr(self.node_config)}: give a dict, or a function of i")
-        if self.codec is not None and not (hasattr(self.codec, "encode") and hasattr(self.codec, "decode")):
+        if self.codec is not None and missing(self.codec, Codec):
             raise InvalidInput(f"codec={short_repr(self.codec)}: write fs.codecs.QSGD(16) or the like")
 
     def config_of(self, client: int, nodes: int) -> dict[str, Any]:
@@ -125,8 +129,8 @@ def _described(part: Any, nothing: str) -> str:
 
 
 def run(
-    app: Any, *, nodes: int | None = None, network: Any = None, devices: Any = None, work: Any = None,
-    set: Mapping[str, Any] | None = None, node_config: Any = None, codec: Any = None, seed: int = 0,
+    app: Any, *, nodes: int | None = None, network: NetworkLike | None = None, devices: DevicesLike | None = None,
+    work: Any = None, set: Mapping[str, Any] | None = None, node_config: Any = None, codec: Any = None, seed: int = 0,
     strict: bool = False, **options: Any,
 ) -> Result:  # fmt: skip
     """Run a Flower app, unmodified, on the virtual clock. The arguments are the fields of `App`.
@@ -155,7 +159,7 @@ def simulate(
         raise InvalidInput(f"{description.name} has no num-supernodes in its pyproject; give the number of nodes")
     system = system_of(app, check_int("nodes={}", nodes))
     app.work.check(app.devices)
-    identity = Identity(app, description.settings, installed.version() or "", sources(description.folder))
+    identity = AppIdentity(app, description.settings, installed.version() or "", sources(description.folder))
     options: RunOptions = {
         **DEFAULTS, "out": out, "resume": resume, "checkpoint_every": checkpoint_every, "stop": stop, "source": source,
         "clock": "simpy",
@@ -177,7 +181,7 @@ def simulate(
 
 
 @dataclass(frozen=True)
-class Identity:
+class AppIdentity:
     """What makes two runs the same."""
 
     app: App
@@ -251,7 +255,7 @@ def _execute(
                 return grid, grid.finish()
 
 
-def _call(server_app: Any, grid: Grid, context: Any) -> None:
+def _call(server_app: ServerApp, grid: Grid, context: Context) -> None:
     try:
         with use_timekeeper(grid):
             server_app(grid=grid, context=context)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from fedsim.engine.system import System
 from fedsim.errors import ClientFailed, InvalidInput, NonFinite
 from fedsim.flower import flwr_names as flwr
 from fedsim.flower.messages import Meter, encoded
-from fedsim.flower.nodes import Answer, Call, ClientCaller, Executor
+from fedsim.flower.nodes import Call, ClientCaller, Executor, NodeAnswer
 from fedsim.flower.recorded import Recorded
-from fedsim.flower.rows import Row, metrics_of
+from fedsim.flower.rows import SendRow, metrics_of
 from fedsim.flower.virtual_time import EPOCH_S, use_timekeeper
 from fedsim.flower.work import SECONDS, WorkModel
 from fedsim.rules.visits import ARRIVED, BEFORE, LATE
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
 
 HEARTBEATS_S = 60.0  # after two heartbeats of 30 s that did not come, a SuperLink takes a node for offline
 POLL_S = 3.0  # between two polls of Flower's own Grid
@@ -41,15 +44,15 @@ class Sent:
     """A message on its way, and its reply."""
 
     number: int
-    row: Row
-    message: Any
+    row: SendRow
+    message: Message
     expires_s: float
     visit: Visit
     bits: int
     submitted: Any = None  # to the runtime, before its download has ended
-    answer: Answer | None = None
+    answer: NodeAnswer | None = None
     node: Call | None = None
-    reply: Any = None
+    reply: Message = None
     reply_id: str = ""
     arrived_s: float = inf
 
@@ -72,7 +75,7 @@ class Setup:
 
 
 @dataclass
-class Failure:
+class NodeFailure:
     """An exception that a ClientApp raised."""
 
     client: int
@@ -89,13 +92,13 @@ class Grid(flwr.Grid):  # type: ignore[misc]
     """The network, as a ServerApp sees it. Its methods belong to the ServerApp's thread."""
 
     setup: Setup
-    rows: list[Row] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    rows: list[SendRow] = field(default_factory=list)
+    failures: list[NodeFailure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clock = VisitClock(self.setup.system, self._ended)
         self._client_of = {node: client for client, node in enumerate(self.setup.node_ids)}
-        self._groups: dict[str, Row] = {}
+        self._groups: dict[str, SendRow] = {}
         self._outstanding: dict[str, Sent] = {}  # sent and not pulled, by message id
         self._by_visit: dict[Visit, Sent] = {}  # until the visit has ended
         self._visits_of: dict[int, int] = {}  # by client, in flight
@@ -117,7 +120,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         return self.setup.run
 
     def create_message(
-        self, content: Any, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Any:  # fmt: skip
         return flwr.Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
@@ -253,21 +256,21 @@ class Grid(flwr.Grid):  # type: ignore[misc]
             self._states.get(client),
         )  # fmt: skip
 
-    def _client(self, message: Any) -> int:
+    def _client(self, message: Message) -> int:
         node = message.metadata.dst_node_id
         if node not in self._client_of:
             raise self._refused(f"it sends to node {node}, which does not exist; use the ids of grid.get_node_ids()")
         return self._client_of[node]
 
-    def _rows_of(self, messages: Sequence[Any]) -> list[Row]:
+    def _rows_of(self, messages: Sequence[Any]) -> list[SendRow]:
         """Return the row of each message: its group's, or one for all that have none."""
-        alone: Row | None = None
+        alone: SendRow | None = None
         found = []
         for message in messages:
             group = message.metadata.group_id
             row = self._groups.get(group) if group else alone
             if row is None:
-                row = Row(len(self.rows) + 1, self.clock.now_s, self.clock.now_s)
+                row = SendRow(len(self.rows) + 1, self.clock.now_s, self.clock.now_s)
                 self.rows.append(row)
                 if group:
                     self._groups[group] = row
@@ -292,7 +295,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         setup, visit = self.setup, one.visit
         answer, work = self._answer(one), 0.0
         if answer.failed:
-            failure = Failure(visit.client, one.number, one.row.number, answer.failed)
+            failure = NodeFailure(visit.client, one.number, one.row.number, answer.failed)
             self.failures.append(failure)
             if setup.strict:
                 raise ClientFailed(f"the ClientApp raised at {failure}; without strict=True it is an error reply")
@@ -315,11 +318,11 @@ class Grid(flwr.Grid):  # type: ignore[misc]
             return bits
         return self._encoded_bits(one)
 
-    def _answer(self, one: Sent) -> Answer:
+    def _answer(self, one: Sent) -> NodeAnswer:
         """Return what the ClientApp answers, or what it answered before the run was resumed."""
         if one.node is None:
             one.node = self._call(one)
-        answer: Answer | None = self.setup.recorded.find(one.number, one.node)
+        answer: NodeAnswer | None = self.setup.recorded.find(one.number, one.node)
         if answer is None:
             submitted = self.setup.executor.submit(one.node) if one.submitted is None else one.submitted
             answer = self.setup.executor.result(submitted)
@@ -366,7 +369,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
     def _post_error(self, one: Sent, time_s: float, code: int) -> None:
         heapq.heappush(self._errors, (time_s, one.number, id_of(one.number), code))
 
-    def _arrive(self, one: Sent, reply: Any) -> None:
+    def _arrive(self, one: Sent, reply: Message) -> None:
         one.reply, one.arrived_s = reply, self.clock.now_s
         heapq.heappush(self._replies, (one.arrived_s, one.number, id_of(one.number)))
 

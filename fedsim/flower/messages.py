@@ -9,13 +9,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.flower import flwr_names as flwr
 from fedsim.rng import Stream, keys
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
 
 FLOATS = ("float16", "float32", "float64")
 
@@ -36,7 +39,7 @@ class Meter:
         finally:
             self._known.clear()
 
-    def bits(self, message: Any) -> tuple[int, str]:
+    def bits(self, message: Message) -> tuple[int, str]:
         """Return the bits of a message, and the object id of its content ("" of an error)."""
         if not message.has_content():
             return 8 * len(message.deflate()), ""
@@ -50,13 +53,13 @@ class Meter:
         with flwr.no_object_id_recompute():
             return 8 * (found[1] + len(message.deflate())), found[2]
 
-    def reply_bits(self, message: Any) -> tuple[int, str]:
+    def reply_bits(self, message: Message) -> tuple[int, str]:
         """Return the same of a message that is measured alone."""
         with self.at_once():
             return self.bits(message)
 
 
-def copied(message: Any) -> Any:
+def copied(message: Message) -> Any:
     """Return a message with records of its own; the bytes of arrays are shared, since nothing changes them."""
     made, fields = copy.copy(message), vars(message)
     vars(made)["_metadata"] = copy.copy(fields["_metadata"])
@@ -64,7 +67,7 @@ def copied(message: Any) -> Any:
     return made
 
 
-def copied_content(content: Any) -> Any:
+def copied_content(content: RecordDict) -> Any:
     """Return a RecordDict of new records."""
     return flwr.RecordDict({name: _copied_record(record) for name, record in content.items()})
 
@@ -76,7 +79,7 @@ def _copied_record(record: Any) -> Any:
     return type(record)({name: list(value) if isinstance(value, list) else value for name, value in record.items()})
 
 
-def encoded(reply: Any, sent: Any, codec: Any, seed: int, client: int, number: int) -> Any:
+def encoded(reply: Message, sent: Message, codec: Any, seed: int, client: int, number: int) -> Any:
     """Replace the floating-point arrays of a reply by what a codec leaves of them; return the message on the wire.
 
     The codec encodes the difference to the array of the same record, name and shape that the client had received, and

@@ -9,13 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedsim.flower import flwr_names as flwr
 from fedsim.flower.messages import copied, copied_content
 from fedsim.flower.process_state import seeded
 from fedsim.flower.virtual_time import ClientTime, use_timekeeper
 from fedsim.flower.work import FLOPS, SECONDS
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+    from flwr.clientapp import ClientApp
 
 _GENERATORS = threading.RLock()  # `random` and its like belong to the process, so its threads take turns
 
@@ -28,15 +32,15 @@ class Call:
     node_id: int
     node_config: dict[str, Any]
     sent_s: float
-    message: Any
+    message: Message
     state: Any  # the RecordDict that the node has kept
 
 
 @dataclass
-class Answer:
+class NodeAnswer:
     """What came of a call; `state` is what the node keeps if the visit gets as far as the end of computing."""
 
-    content: Any = None
+    content: RecordDict = None
     error: tuple[int, str] | None = None  # code and reason
     state: Any = None
     slept_s: float = 0.0
@@ -47,7 +51,7 @@ class Answer:
 class ClientCaller:
     """Calls one ClientApp."""
 
-    def __init__(self, client_app: Any, run_id: int, run_config: dict[str, Any], seed: int, counts: str) -> None:
+    def __init__(self, client_app: ClientApp, run_id: int, run_config: dict[str, Any], seed: int, counts: str) -> None:
         self.client_app, self.run_id, self.run_config = client_app, run_id, run_config
         self.seed, self.counts = seed, counts
 
@@ -58,12 +62,12 @@ class ClientCaller:
             run_config=dict(self.run_config),
         )  # fmt: skip
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: Call) -> NodeAnswer:
         """Call the app with copies, so that nothing it changes reaches another node or the server."""
         message = copied(call.message)
         state = flwr.RecordDict() if call.state is None else copied_content(call.state)
         context, clock = self.context(call, state), ClientTime(call.sent_s)
-        answer = Answer()
+        answer = NodeAnswer()
         with (
             _GENERATORS,
             seeded("client", self.seed, call.number),
@@ -121,10 +125,10 @@ class Executor(Protocol):
     eager: bool  # whether a call starts when its message is sent
 
     def submit(self, call: Call) -> Any: ...
-    def result(self, submitted: Any) -> Answer: ...
+    def result(self, submitted: Any) -> NodeAnswer: ...
 
 
-class Inline:
+class InlineNodes:
     """Calls in this thread, when their download has ended."""
 
     eager = False
@@ -135,5 +139,5 @@ class Inline:
     def submit(self, call: Call) -> Call:
         return call
 
-    def result(self, submitted: Call) -> Answer:
+    def result(self, submitted: Call) -> NodeAnswer:
         return self.caller(submitted)

@@ -12,7 +12,7 @@ from fedsim.arrays import Arrays
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.errors import Interrupted, InvalidInput
 from fedsim.flower import flwr_names as flwr
-from fedsim.flower.nodes import Answer, Call
+from fedsim.flower.nodes import Call, NodeAnswer
 from fedsim.flower.virtual_time import REAL
 
 
@@ -21,8 +21,8 @@ class Recorded:
 
     def __init__(self, checkpoints: Checkpointer) -> None:
         self.checkpoints = checkpoints
-        self._answers: dict[int, tuple[str, Answer]] = {}
-        self._fresh: list[tuple[int, Call, Answer]] = []
+        self._answers: dict[int, tuple[str, NodeAnswer]] = {}
+        self._fresh: list[tuple[int, Call, NodeAnswer]] = []
         self._rows, self._wrote_s = 0, REAL["monotonic"]()
         if checkpoints.saved is not None:
             for segment in checkpoints.saved.segments:
@@ -31,7 +31,7 @@ class Recorded:
     def has(self, number: int) -> bool:
         return number in self._answers
 
-    def find(self, number: int, call: Call) -> Answer | None:
+    def find(self, number: int, call: Call) -> NodeAnswer | None:
         """Return the recorded answer to a message; the ServerApp must have sent the same one."""
         if number not in self._answers:
             return None
@@ -43,7 +43,7 @@ class Recorded:
             )
         return answer
 
-    def add(self, number: int, call: Call, answer: Answer) -> None:
+    def add(self, number: int, call: Call, answer: NodeAnswer) -> None:
         if self.checkpoints.files is not None:
             self._fresh.append((number, call, answer))
 
@@ -68,7 +68,7 @@ def _digest(call: Call) -> str:
     return sha256(f"{call.node_id} {call.message.metadata.message_type} ".encode() + content).hexdigest()
 
 
-def _segment(answers: list[tuple[int, Call, Answer]]) -> Arrays:
+def _segment(answers: list[tuple[int, Call, NodeAnswer]]) -> Arrays:
     out: Arrays = {}
     for number, call, answer in answers:
         facts: dict[str, Any] = {
@@ -83,7 +83,7 @@ def _segment(answers: list[tuple[int, Call, Answer]]) -> Arrays:
     return out
 
 
-def _read(segment: Arrays) -> dict[int, tuple[str, Answer]]:
+def _read(segment: Arrays) -> dict[int, tuple[str, NodeAnswer]]:
     found = {}
     for name in segment:
         number, _, part = name.partition(".")
@@ -95,6 +95,6 @@ def _read(segment: Arrays) -> dict[int, tuple[str, Answer]]:
                 for part in ("content", "state")
                 if f"{number}.{part}" in segment
             }
-            answer = Answer(error=None if error is None else (int(error[0]), str(error[1])), **contents, **facts)
+            answer = NodeAnswer(error=None if error is None else (int(error[0]), str(error[1])), **contents, **facts)
             found[int(number)] = digest, answer
     return found

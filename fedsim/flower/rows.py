@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,12 +17,15 @@ from fedsim.engine.system import System
 from fedsim.results import METRICS, ROUNDS, SPENT
 from fedsim.rules.visits import NO_DROP
 
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
+
 RESERVED = {*ROUNDS, *METRICS, *SPENT, "message_type", "client", "outcome", "select", "download", "compute", "end_s"}
 WEIGHT = "num-examples"
 
 
 @dataclass
-class Row:
+class SendRow:
     """One row, as far as it has come."""
 
     number: int  # from 1
@@ -44,7 +47,7 @@ class Row:
         return visit
 
 
-def metrics_of(content: Any) -> dict[str, Any]:
+def metrics_of(content: RecordDict) -> dict[str, Any]:
     """Return a reply's metrics; the record's name is put before a key that occurs twice, or is a column's name."""
     records = dict(content.metric_records.items())
     records |= {name: r for name, r in content.config_records.items() if name.endswith("res.metrics")}  # of a client_fn
@@ -56,7 +59,7 @@ def metrics_of(content: Any) -> dict[str, Any]:
     }
 
 
-def block_of(rows: list[Row]) -> RoundBlock:
+def block_of(rows: list[SendRow]) -> RoundBlock:
     """Return rows as a block of rounds of one replica."""
     shape, visits = (1, len(rows)), []
     for row in rows:
@@ -77,7 +80,7 @@ def block_of(rows: list[Row]) -> RoundBlock:
 
 
 @dataclass
-class Tables:
+class AppTables:
     """The tables of a result."""
 
     rounds: dict[str, Any]
@@ -87,7 +90,7 @@ class Tables:
     visits: dict[str, Any]  # metrics by visit, in the order of `events`' visits
 
 
-def tables_of(rows: list[Row], system: System) -> Tables:
+def tables_of(rows: list[SendRow], system: System) -> AppTables:
     """Return the tables of a run."""
     block = block_of(rows)
     accepted = block.lengths
@@ -105,10 +108,10 @@ def tables_of(rows: list[Row], system: System) -> Tables:
     if rows:
         totals.add(block, accepted)
     clients = {"client": np.arange(system.population)} | totals.totals
-    return Tables(rounds, metrics, clients, _events(rows, block, system), _of_visits(rows))
+    return AppTables(rounds, metrics, clients, _events(rows, block, system), _of_visits(rows))
 
 
-def _events(rows: list[Row], block: RoundBlock, system: System) -> Arrays:
+def _events(rows: list[SendRow], block: RoundBlock, system: System) -> Arrays:
     sent = {visit: bits for row in rows for visit, bits in zip(row.visits, row.sent_bits, strict=True)}
     ordered = [
         visit for row in rows for visit in sorted(row.visits, key=lambda visit: (visit.client, visit.ended_s))
@@ -117,7 +120,7 @@ def _events(rows: list[Row], block: RoundBlock, system: System) -> Arrays:
     return events_of(block, block.lengths, system, sizes)
 
 
-def _averaged(row: Row) -> dict[str, float]:
+def _averaged(row: SendRow) -> dict[str, float]:
     """Return the means of a row's metrics over its replies, weighted by the number of examples where all have one."""
     replies = [row.metrics[visit] for visit in row.visits if visit in row.metrics]
     sums: dict[str, tuple[float, float]] = {}
@@ -130,7 +133,7 @@ def _averaged(row: Row) -> dict[str, float]:
     return {name: total / weights for name, (total, weights) in sums.items() if weights > 0}
 
 
-def _of_visits(rows: list[Row]) -> dict[str, Any]:
+def _of_visits(rows: list[SendRow]) -> dict[str, Any]:
     """Return the metrics of every visit, lists included, with what names the visit."""
     visits = [(row.number, visit, row.metrics.get(visit, {})) for row in rows for visit in row.visits]
     visits.sort(key=lambda item: (item[1].started_s, item[1].client, item[0]))

@@ -18,7 +18,7 @@ from typing import Any
 from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.flower.loading import Description, load
 from fedsim.flower.messages import copied, copied_content
-from fedsim.flower.nodes import Answer, Call, ClientCaller, Inline
+from fedsim.flower.nodes import Call, ClientCaller, InlineNodes, NodeAnswer
 from fedsim.flower.process_state import restored
 from fedsim.flower.processes import Processes
 from fedsim.flower.virtual_time import replaced_time
@@ -54,7 +54,7 @@ def executor_of(runtime: Any, caller: ClientCaller, description: Description) ->
     """Return what executes the calls of one run."""
     remote = Remote(description, caller.run_id, caller.seed, caller.counts)
     if runtime is None or (isinstance(runtime, inline.Inline) and (runtime.threads or 1) == 1):
-        yield Inline(caller)
+        yield InlineNodes(caller)
     elif isinstance(runtime, inline.Inline):
         with ThreadPoolExecutor(runtime.threads) as threads:
             yield Pool(threads, caller, eager=False)
@@ -84,10 +84,10 @@ class Pool:
     def __init__(self, executor: Executor, function: Any, eager: bool = True) -> None:
         self.executor, self.function, self.eager = executor, function, eager
 
-    def submit(self, call: Call) -> Future[Answer]:
+    def submit(self, call: Call) -> Future[NodeAnswer]:
         return self.executor.submit(self.function, parcel(call))
 
-    def result(self, submitted: Future[Answer]) -> Answer:
+    def result(self, submitted: Future[NodeAnswer]) -> NodeAnswer:
         try:
             return submitted.result()
         except BrokenProcessPool:
@@ -105,8 +105,8 @@ class Hosts:
     def submit(self, call: Call) -> Any:
         return self.pool.submit(call.number, parcel(call))
 
-    def result(self, submitted: Any) -> Answer:
-        answer: Answer = self.pool.result(submitted)
+    def result(self, submitted: Any) -> NodeAnswer:
+        answer: NodeAnswer = self.pool.result(submitted)
         return answer
 
 
@@ -123,7 +123,7 @@ def _start(remote: Remote) -> None:
     _caller[:] = [remote.caller()]
 
 
-def _call(call: Call) -> Answer:
+def _call(call: Call) -> NodeAnswer:
     return _caller[0](call)
 
 

@@ -14,12 +14,17 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fedsim.checks import check_path
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.results.files import write_atomic
 from fedsim.text import short_repr
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message, RecordDict
+
+    from fedsim.protocols import DevicesLike
 
 NOTHING, FLOPS, SECONDS = "", "flops", "seconds"  # what is counted around the call of a ClientApp
 
@@ -30,10 +35,10 @@ class WorkModel(Protocol):
 
     counts: str  # NOTHING, FLOPS or SECONDS
 
-    def check(self, devices: Any) -> None:
+    def check(self, devices: DevicesLike | None) -> None:
         """Refuse devices whose unit of time the model cannot serve."""
 
-    def work(self, message: Any, reply: Any, context: Any, counted: float) -> float:
+    def work(self, message: Message, reply: Message, context: Context, counted: float) -> float:
         """Return the work of a visit; `counted` around the call."""
 
     def finish(self) -> str:
@@ -48,10 +53,10 @@ class Examples:
     epochs: str | None = "local-epochs"
     counts = NOTHING
 
-    def check(self, devices: Any) -> None:
+    def check(self, devices: DevicesLike | None) -> None:
         """Any devices will do."""
 
-    def work(self, message: Any, reply: Any, context: Any, counted: float) -> float:
+    def work(self, message: Message, reply: Message, context: Context, counted: float) -> float:
         kind = message.metadata.message_type
         found = _lookup(reply.content, (self.examples, self.examples.replace("-", "_")))
         if found is None:
@@ -77,7 +82,7 @@ class Flops:
     counts = FLOPS
     _per_step: list[float] = field(default_factory=list, repr=False)
 
-    def check(self, devices: Any) -> None:
+    def check(self, devices: DevicesLike | None) -> None:
         per_step = getattr(devices, "flops_per_step", None)
         if devices is not None and per_step is None:
             raise InvalidInput(
@@ -86,7 +91,7 @@ class Flops:
             )
         self._per_step[:] = [float(per_step or 1.0)]
 
-    def work(self, message: Any, reply: Any, context: Any, counted: float) -> float:
+    def work(self, message: Message, reply: Message, context: Context, counted: float) -> float:
         return counted / self._per_step[0]
 
     def finish(self) -> str:
@@ -100,10 +105,10 @@ class Declared:
     function: Callable[[Any, Any, Any], float]
     counts = NOTHING
 
-    def check(self, devices: Any) -> None:
+    def check(self, devices: DevicesLike | None) -> None:
         """Any devices will do."""
 
-    def work(self, message: Any, reply: Any, context: Any, counted: float) -> float:
+    def work(self, message: Message, reply: Message, context: Context, counted: float) -> float:
         steps = self.function(message, reply, context)
         try:
             steps = float(steps)
@@ -127,7 +132,7 @@ class Measured:
     _read: dict[str, float] = field(default_factory=dict, repr=False)
     _sums: dict[str, tuple[int, float]] = field(default_factory=dict, repr=False)
 
-    def check(self, devices: Any) -> None:
+    def check(self, devices: DevicesLike | None) -> None:
         self._read.clear()
         self._sums.clear()
         if self.profile.exists():
@@ -139,7 +144,7 @@ class Measured:
                     f"{self.profile} is no profile of work=measured(); remove it to measure again"
                 ) from None
 
-    def work(self, message: Any, reply: Any, context: Any, counted: float) -> float:
+    def work(self, message: Message, reply: Message, context: Context, counted: float) -> float:
         name = f"{self.node_class(context.node_config)}/{message.metadata.message_type}"
         if not self._read:
             count, total = self._sums.get(name, (0, 0.0))
@@ -186,7 +191,7 @@ def _one_class(node_config: Mapping[str, Any]) -> str:
     return "all"
 
 
-def _lookup(content: Any, names: tuple[str, ...]) -> float | None:
+def _lookup(content: RecordDict, names: tuple[str, ...]) -> float | None:
     """Return the first number of one of these names in a message's metrics or settings."""
     for record in (*content.metric_records.values(), *content.config_records.values()):
         for name in names:

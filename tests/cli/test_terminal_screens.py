@@ -48,7 +48,7 @@ HEADER = (
     r"^metro: FALD, SoftmaxRegression d=6, 6 clients, 4 replicas, seed \d, inline",
     rf"^network  +\S+, \d+ links; bottleneck \S+ {AMOUNT} kbit/s, \d clients",
     r"^devices  +.*Pareto slow-down, dropout 5%",
-    r"^policy   +deadline\(seconds=1, size=4\)     wire  float64, \d+ bits up",
+    r"^policy   +deadline\(1, of=4\)     wire  float64, \d+ bits up",
     r"^clock    +auto \(network \+ compute\)",
 )
 SUMMARY = (

@@ -146,7 +146,9 @@ def test_the_summary_has_the_guarantee_and_the_epsilon_spent():
         what = scenario(PRIVATE, metrics=metrics)
         text = fs.run(what).summary(200)
         assert re.search(
-            r"^warning: the paper guarantees epsilon 1, delta 0\.0001 for one client in one round, .*above 1", text, re.MULTILINE
+            r"^warning: the paper guarantees epsilon 1, delta 0\.0001 for one client in one round, .*above 1",
+            text,
+            re.MULTILINE,
         )
         assert re.search(last, text)
     covered = scenario(dataclasses.replace(PRIVATE, epsilon=0.3), metrics=())

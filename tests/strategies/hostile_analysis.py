@@ -55,7 +55,7 @@ def rows() -> list[tuple[str, Any, str, dict[str, Any]]]:
         ("fairness", n.fairness, "", {"results": results()}),
         ("waste", n.waste, "", {"results": results()}),
         ("pareto", n.pareto, "", some | {"among": ("uplink_bits", "seconds"), "higher_is_better": None}),
-        ("u_curve", n.u_curve, "", some | level | {"knob": "local_steps", "against": "rounds"}),
+        ("u_curve", n.u_curve, "", some | level | {"parameter": "local_steps", "against": "rounds"}),
         ("gossip", e.gossip, "", {"graph": nx.cycle_graph(3), "mixing": "metropolis"}),
         ("tiers", e.tiers, "exchange", {"groups": None, "every": 2, "cloud": None}),
         ("explain", fs.explain, "", {"topic": "A5"}),
