@@ -1,4 +1,4 @@
-"""When to checkpoint, what goes into it, and how a run takes up from one."""
+"""When to checkpoint, what goes into it, and how a run resumes from one."""
 
 from __future__ import annotations
 

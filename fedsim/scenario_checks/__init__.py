@@ -14,7 +14,7 @@ from fedsim.exchanges import Gossip
 from fedsim.problems import weights_of
 from fedsim.protocols.participation import WEIGHTINGS
 from fedsim.runtime.aggregation import Weighing
-from fedsim.scenario_checks.chances import check_activity
+from fedsim.scenario_checks.activity import check_activity
 from fedsim.text import short_repr
 
 if TYPE_CHECKING:

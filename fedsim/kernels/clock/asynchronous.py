@@ -13,12 +13,12 @@ from math import inf
 import numpy as np
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.heap import push, sort
 from fedsim.kernels.clock.messages import send_unselected
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.selection import SELECT, is_online, online_s
 from fedsim.kernels.clock.state import TOO_LATE
-from fedsim.kernels.clock.units import called, inner
 from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
 from fedsim.rules import closing, draws
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
-from fedsim.kernels.clock.units import unit
+from fedsim.kernels.clock.decorators import unit
 from fedsim.rules import availability
 from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.draws import Key

@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from fedsim.kernels.clock.units import called, inner
+from fedsim.kernels.clock.decorators import called, inner
 
 
 @called

@@ -11,10 +11,10 @@ from __future__ import annotations
 from math import inf
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.flow_groups import enlist, learn, unlist
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.maxmin import fill, relist
-from fedsim.kernels.clock.units import called, inner
 from fedsim.rules import closing
 
 

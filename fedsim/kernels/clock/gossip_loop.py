@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import inf
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner, unit
 from fedsim.kernels.clock.gossip import (
     aggregate,
     computed,
@@ -21,7 +22,6 @@ from fedsim.kernels.clock.loops import links_of
 from fedsim.kernels.clock.messages import room_for_flows, share
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES
-from fedsim.kernels.clock.units import called, inner, unit
 from fedsim.rules import closing
 
 

@@ -5,8 +5,8 @@ and stale events (of visits that were cut, of deadlines that were replaced) can 
 from __future__ import annotations
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.state import OVER
-from fedsim.kernels.clock.units import called, inner
 from fedsim.rules import closing
 from fedsim.rules.closing import is_before
 

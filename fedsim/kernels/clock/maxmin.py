@@ -16,7 +16,7 @@ from math import inf
 import numpy as np
 
 from fedsim.kernels.cache import jit
-from fedsim.kernels.clock.units import inner
+from fedsim.kernels.clock.decorators import inner
 
 
 @jit

@@ -8,8 +8,8 @@ from math import inf
 from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import INNER, called, inner
 from fedsim.kernels.clock.heap import sift, sort
-from fedsim.kernels.clock.units import INNER, called, inner
 from fedsim.kernels.intrinsics import types
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws

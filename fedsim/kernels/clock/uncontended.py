@@ -9,10 +9,10 @@ from __future__ import annotations
 from math import inf, nan
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner, unit
 from fedsim.kernels.clock.heap import sink
 from fedsim.kernels.clock.selection import select
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEEDS_LOOP, NEVER_CLOSES
-from fedsim.kernels.clock.units import called, inner, unit
 from fedsim.kernels.clock.visits import compute_s, dropout, private_bits, private_ends_s, reply_bits, tie_of
 from fedsim.rules import closing, visits
 from fedsim.rules.closing import ARRIVAL, BREAK, WHEN_ALL_ENDED
