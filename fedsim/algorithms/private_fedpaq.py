@@ -80,9 +80,8 @@ class PrivateFedPAQ:
             check_number("PrivateFedPAQ", self, name, math.ulp(0.0), 1.0 if name == "delta" else math.inf)
         if (self.batch_size is None) == (self.fraction is None):
             raise InvalidInput(
-                f"PrivateFedPAQ(batch_size={short_str(self.batch_size)}, fraction={short_str(self.fraction)}): "
-                "give one of the "
-                "two, rows per step or the share of its rows that a client uses in a round"
+                f"PrivateFedPAQ(batch_size={short_str(self.batch_size)}, fraction={short_str(self.fraction)}): give "
+                "one of the two, rows per step or the share of its rows that a client uses in a round"
             )
         check_batch_size("PrivateFedPAQ", self.batch_size)
         if self.fraction is not None:

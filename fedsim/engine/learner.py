@@ -139,9 +139,8 @@ class Learner:
         reply: Reply = await self.session.submit(batch, self._most_work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
-                f"{type(self._algorithm.wrapped).__name__}: a reply of {reply.bits.max()} bits in round "
-                f"{round}, where the "
-                f"clock expected {shape.bits}; its size must not depend on data, client or round"
+                f"{type(self._algorithm.wrapped).__name__}: a reply of {reply.bits.max()} bits in round {round}, where "
+                f"the clock expected {shape.bits}; its size must not depend on data, client or round"
             )
         return reply
 

@@ -105,8 +105,8 @@ def _edges(exchange: TiersExchange, clients: int, network: NetworkModel | None) 
     if exchange.groups is None:
         if network is None or not there:
             raise InvalidInput(
-                "exchanges.tiers(): the network has no node with role='edge'; mark some, or give groups=, the "
-                "edge of each client"
+                "exchanges.tiers(): the network has no node with role='edge'; mark some, or give groups=, the edge "
+                "of each client"
             )
         groups = network.groups()
         used = [node for node in there if node in set(groups)]

@@ -174,9 +174,8 @@ class System:
         at = np.asarray(self.devices.next_available(client, np.full(len(client), now_s), rng))
         if at.shape != client.shape or not (at >= now_s).all():
             raise InvalidInput(
-                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; "
-                "return one time "
-                "per client, now or later"
+                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; return one "
+                "time per client, now or later"
             )
         return at
 
@@ -238,7 +237,6 @@ def _check(devices: DeviceModel, method: str, value: Array, client: Array, right
     """Refuse answers of users' own devices that no clock can use."""
     if np.shape(value) != client.shape or not right.all():
         raise InvalidInput(
-            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return "
-            "one number "
-            "per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
+            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return one "
+            "number per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
         )

@@ -83,8 +83,7 @@ class SiteView:
             instant = np.nan
         if instant != instant:
             raise InvalidInput(
-                f"{type(self._system.policy.wrapped).__name__}.close returned no time in round "
-                f"{self.round}; return "
+                f"{type(self._system.policy.wrapped).__name__}.close returned no time in round {self.round}; return "
                 "seconds on the virtual clock, or inf to keep waiting"
             )
         return instant

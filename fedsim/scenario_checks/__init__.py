@@ -128,9 +128,9 @@ def check_broadcast_to(scenario: Scenario) -> None:
     earlier = set(scenario.parts.algorithm.known) - set(scenario.parts.algorithm.beforehand)
     if earlier and not scenario.broadcasts_to_all:
         raise InvalidInput(
-            f"broadcast_to='selected': {type(scenario.algorithm).__name__} does not send "
-            f"{', '.join(sorted(earlier))}, which "
-            "clients have from earlier broadcasts, and those not selected would have missed it; set broadcast_to='all'"
+            f"broadcast_to='selected': {type(scenario.algorithm).__name__} does not send {', '.join(sorted(earlier))}, "
+            "which clients have from earlier broadcasts, and those not selected would have missed it; set "
+            "broadcast_to='all'"
         )
 
 

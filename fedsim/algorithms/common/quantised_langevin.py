@@ -100,9 +100,8 @@ def check_arguments(where: str, algorithm: Quantised) -> None:
     activity = algorithm.activity
     if (activity is None) == (algorithm.weighting == "inverse"):
         raise InvalidInput(
-            f"{where}(weighting={short_repr(algorithm.weighting)}, activity={short_str(activity)}): 'inverse' "
-            "divides by it, "
-            "'count' ignores it; give both or neither, such as weighting='inverse', activity=0.5"
+            f"{where}(weighting={short_repr(algorithm.weighting)}, activity={short_str(activity)}): 'inverse' divides "
+            "by it, 'count' ignores it; give both or neither, such as weighting='inverse', activity=0.5"
         )
     if activity is not None:
         p = as_float_array(activity)
