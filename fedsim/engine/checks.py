@@ -24,8 +24,8 @@ def check_run(system: System, sizes: MessageSizes) -> None:
     described = system.policy.to_columns() is not None and has_columns(system.policy.wrapped, "policy")
     if system.gossip is not None and not described:
         raise InvalidInput(
-            f"the policy {policy} over gossip: its closing rule has no columns, so it does not define when a site stops "
-            "waiting for its neighbours; use full(), first(K) or deadline(seconds)"
+            f"the policy {policy} over gossip: its closing rule has no columns, so it does not define when a site "
+            "stops waiting for its neighbours; use full(), first(K) or deadline(seconds)"
         )
     name, codec = type(system.algorithm.wrapped).__name__, system.algorithm.codec
     if system.policy.asynchronous and not described:

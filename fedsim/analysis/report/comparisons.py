@@ -93,7 +93,7 @@ def _fields(value: object, path: str) -> list[tuple[str, str]]:
     if isinstance(value, dict) and "array" not in value and "function" not in value:
         return [leaf for name, own in value.items() for leaf in _fields(own, f"{path}.{name}" if path else str(name))]
     digest = value.get("digest", "") if isinstance(value, dict) else ""
-    return [(path, f"{text.recorded(value)} {digest}".strip())]
+    return [(path, f"{text.recorded_call(value)} {digest}".strip())]
 
 
 def best(table: pd.DataFrame, metrics: Sequence[str]) -> str:

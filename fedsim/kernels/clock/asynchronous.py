@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Asynchronous clients: the server aggregates whenever K replies have arrived (`simpy/asynchronous`).
 
 Visits and links are those of the synchronous loop. A visit is listed when it ends, so a round is a part of one list.

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """When many clients are online, compiled: a loop over `fedsim.rules.availability`, for the SimPy clock."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Groups of flows that have one rate at all times: `network.route_bundles` in arrays.
 
 A link that one known route uses is private, the others are trunks. Flows with the same trunks, and private links too

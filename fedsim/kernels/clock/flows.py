@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Flows that share links max-min fairly: `network.flows` in arrays, operation by operation.
 
 Every group of flows has a clock that counts bits: how many each of its flows has been served since the group became

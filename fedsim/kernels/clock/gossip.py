@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """A site's round over gossip: it computes, sends its reply to its neighbours, waits for theirs and aggregates.
 
 `at` of an event is the slot of a message in flight, or -1 - site for the site's own work: with stamp 0 its device goes

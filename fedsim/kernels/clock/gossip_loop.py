@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The event loop of sites that gossip, a compile unit; it shares heap, flows, draws and rules with the other loops."""
 
 from __future__ import annotations

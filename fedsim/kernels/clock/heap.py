@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Events in the order of (time, rank), and a sort. That order is total, so results do not depend on the heap's layout,
 and stale events (of visits that were cut, of deadlines that were replaced) can be discarded at any time."""
 

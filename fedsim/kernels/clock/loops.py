@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The event loops that Python calls; each is a compile unit. Private and shared links are two versions of one loop."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Max-min fair rates for connected links: progressive filling, for the flows of both clocks.
 
 Of all links, the one with the least offer to its flows is next. Flows on it that have no rate yet get that offer, and

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Messages: phases of visits on shared links, models between an edge and the cloud, unselected broadcasts.
 
 What differs between private and shared links is chosen by the type of `State.links`, so that a loop without flows is

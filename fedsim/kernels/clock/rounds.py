@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Synchronous rounds of sites: a star, or edges under a cloud. A star is one site without a cloud."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """A site's cohort, in client order: the draws and the bits of `engine/view`, and whether enough clients are online."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The short path: private links and devices that are always online need neither an event loop nor flows.
 
 A visit's end is then a function of its round's opening, and edges affect each other at the cloud only.

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The short path of gossip: full(), links of their own, and devices that neither drop out nor go offline.
 
 A site then ends its round at the latest of its own reply and of its neighbours' messages: no event loop is needed.

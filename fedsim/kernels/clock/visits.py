@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Visits in slots. On private links a visit is one event, its end; on shared links every phase is one (`messages`)."""
 
 from __future__ import annotations
