@@ -41,7 +41,7 @@ class Checkpointer:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run is asked to end."""
+        """True if the run is asked to end."""
         return self.stop is not None and self.stop.is_set()
 
     def clock_of(self, clock: str) -> str:

@@ -296,6 +296,6 @@ class Learner:
         return np.broadcast_to(theta, (len(active), self._sites.count, theta.shape[-1]))
 
     def _rows(self, active: Array) -> Array:
-        """Return where these replicas' models stand in the state."""
+        """Return the rows of these replicas' models in the state."""
         models = self._sites.models
         return active if models == 1 else np.asarray((active[:, None] * models + np.arange(models)).ravel())

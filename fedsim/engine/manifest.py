@@ -1,4 +1,4 @@
-"""From a finished run to its `Result`, with a manifest: what was run, on what, on which clock, and for how long."""
+"""The `Result` of a finished run, with its manifest: scenario, runtime, clock, versions and real times."""
 
 from __future__ import annotations
 
@@ -158,5 +158,5 @@ def identities(scenario: Scenario, timing_only: bool) -> tuple[str, str]:
 
 
 def describes(recorded: object, scenario: Scenario) -> bool:
-    """Whether a manifest's `scenario` is this one."""
+    """True if a manifest's `scenario` is this one."""
     return bool(json.loads(to_json(described(scenario))) == recorded)

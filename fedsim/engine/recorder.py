@@ -1,4 +1,4 @@
-"""What a run records: samples, one row per replica and round, and metrics."""
+"""The record of a run: samples, one row per replica and round, and metrics."""
 
 from __future__ import annotations
 

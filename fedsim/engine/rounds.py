@@ -1,4 +1,4 @@
-"""What a clock returns: rounds as values. Columns and sums over them; nothing here depends on which clock made them."""
+"""Rounds as values, which both clocks return: columns of visits, and sums over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
 
-CAUSES = ("late_s", "dropped_s", "called_off_s")  # seconds of devices that were spent for nothing, by outcome
+CAUSES = ("late_s", "dropped_s", "called_off_s")  # wasted seconds of devices, by outcome
 LOST = (LATE, DROPPED, CALLED_OFF)  # in the same order
 
 
@@ -200,7 +200,7 @@ class RoundBlock:
 
     @property
     def _counted(self) -> Array:
-        """(R, n) bool: the rounds that there are."""
+        """(R, n) bool: the rounds that a replica has."""
         return np.asarray(np.arange(self.rounds) < self.lengths[:, None])
 
     def _per_sender(self, column: Array) -> Array:

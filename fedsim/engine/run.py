@@ -1,4 +1,4 @@
-"""One run: next block from the clock, commit it, checkpoint; and what committed rounds leave behind."""
+"""One run: next block from the clock, commit it, checkpoint; and the records of committed rounds."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LARGEST_BLOCK = 512  # rounds; with 64 toys take about 1.2 to 1.5 times the proc
 LARGEST_BYTES = 64_000_000  # of a block's visits
 VISIT_BYTES = 77
 LONG_S = 0.5  # real seconds that a block may take before blocks become shorter: signals and checkpoints wait for it
-NUMBERS = 4_000_000  # updated in one call of several rounds: signals soon get their turn
+NUMBERS = 4_000_000  # updated in one call of several rounds: signals are handled soon
 LARGE = 200_000  # updated in a round: threads gain more there than several rounds in one call do
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What an observer sees after a round."""
+    """The argument of an observer after a round."""
 
     round: int
     active: int
@@ -43,7 +43,7 @@ class Progress:
 
 
 class Run:
-    """Everything that rounds leave behind, for replicas named by their position 0 ... R - 1."""
+    """The state and the records of a run; replicas are named by their position 0 ... R - 1."""
 
     def __init__(
         self, system: System, learner: Learner, checkpoints: Checkpointer, observers: Iterable[Observer] = ()
@@ -83,7 +83,7 @@ class Run:
             await clock.close()
 
     def _rounds(self, done: int, wanted: int) -> int:
-        """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
+        """Return the length of the next block: at most the rounds done so far, so that few rounds are discarded."""
         if self._one_by_one:
             return 1
         system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * self._visits)
@@ -163,7 +163,7 @@ class Run:
 
     @property
     def _evaluates_later(self) -> bool:
-        """Whether metrics may look at a round when more have been learnt: they look at theta alone."""
+        """True if metrics may look at a round when more have been learnt: they look at theta alone."""
         return not self.learner.memory and self.system.algorithm.ensemble is None
 
     @property

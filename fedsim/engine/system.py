@@ -1,4 +1,4 @@
-"""What a clock may read: the scenario's parts, routes, sizes of messages and keyed draws. Nothing here ever changes.
+"""The scenario as a clock reads it: parts, routes, sizes of messages and keyed draws. All of it is immutable.
 
 This is the only module of the engine that reads the parts' own attribute names.
 """
@@ -85,7 +85,7 @@ class System:
 
     @cached_property
     def remembers(self) -> bool:
-        """Whether clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
+        """True if clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
         return bool(self.algorithm.memory(self.problem.wrapped))
 
     @cached_property
@@ -105,18 +105,18 @@ class System:
 
     @property
     def has_unselected_flows(self) -> bool:
-        """Whether broadcasts to clients that were not selected take links up."""
+        """True if broadcasts to clients that were not selected take links up."""
         all_clients = self.policy.always and self.always_online
         return self.broadcasts_to_all and self.network is not None and not all_clients
 
     @property
     def own_links_carry_flows(self) -> bool:
-        """Whether two messages may be on one client's own link at a time."""
+        """True if two messages may be on one client's own link at a time."""
         return self.network is not None and (self.has_unselected_flows or self.gossip is not None)
 
     @property
     def shares_links(self) -> bool:
-        """Whether transfers may contend, or bandwidths change."""
+        """True if transfers may contend, or bandwidths change."""
         return self.network is not None and bool(self.network.contended or self.network.varying)
 
     # --- Draws ------------------------------------------------------------------------------------------------------

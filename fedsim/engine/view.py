@@ -1,4 +1,4 @@
-"""What a policy sees of one site of one replica while a round is open, and its answer as a cohort."""
+"""The view of a policy: one site of one replica while a round is open. Conversion of its answer to a cohort."""
 
 from __future__ import annotations
 

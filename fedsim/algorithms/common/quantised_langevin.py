@@ -1,4 +1,4 @@
-"""What the algorithms of the QLSD family share: the server's step, argument checks, and clients in one kernel."""
+"""Shared code of the QLSD family: the server's step, argument checks, and clients in one kernel."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Asynchronous clients: the server aggregates whenever K replies have arrived (`simpy/asynchronous`).
 
 Visits and links are those of the synchronous loop. A visit is listed when it ends, so a round is a part of one list.
-After an event and before the next one `give_places` gives free places away. For the client whose reply closed a round
-that is done when the next round is wanted, so that nothing is carried over from one block to the next.
+Between two events `give_places` assigns the free places. The place of the client whose reply closed a round is assigned
+when the next round is requested, so that nothing is carried over from one block to the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When many clients are online, compiled: a loop over `fedsim.rules.availability`, for the SimPy clock."""
+"""Online and offline times of many clients for the SimPy clock: a compiled loop over `fedsim.rules.availability`."""
 
 from __future__ import annotations
 

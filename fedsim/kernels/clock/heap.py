@@ -1,5 +1,8 @@
-"""Events in the order of (time, rank), and a sort. That order is total, so results do not depend on the heap's layout,
-and stale events (of visits that were cut, of deadlines that were replaced) can be discarded at any time."""
+"""A heap of events in the order of (time, rank), and a sort.
+
+That order is total, so results do not depend on the layout of the heap. Stale events, of visits that were cut or of
+deadlines that were replaced, can be discarded at any time.
+"""
 
 from __future__ import annotations
 

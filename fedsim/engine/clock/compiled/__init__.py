@@ -147,7 +147,7 @@ class CompiledClock:
 
     @property
     def one_timeline(self) -> bool:
-        """Whether nothing is drawn, so that one replica's timeline is that of all."""
+        """True if nothing is drawn, so that one replica's timeline is that of all."""
         w = self.tables
         drawn = w.selection != ALL or w.slowdown != NO_SLOWDOWN or w.drops or counts_replies(w.closing)
         return self.path == "short" and not drawn and not self.asks_bits

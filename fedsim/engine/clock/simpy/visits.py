@@ -52,7 +52,7 @@ class Visit:
 def participate(
     env: simpy.Environment, links: UnsharedLinks, visit: Visit, broadcast_bits: int, bits: int
 ) -> Process:  # fmt: skip
-    """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit where it stands."""
+    """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit at once."""
     drop = visit.drop
     try:
         if drop == BEFORE:
