@@ -15,13 +15,13 @@ from fedsim.algorithms.common.arguments import (
     check_count,
     check_number,
     check_step_size,
-    rows_per_batch,
 )
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 from fedsim.text import short_str

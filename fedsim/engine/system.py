@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.engine.rounds import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
 from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream

@@ -107,8 +107,8 @@ def _potentials(problem: ProblemLike, require: Contract) -> None:
             if of_total <= CLOSE:
                 why = "it is the sum over all clients; take the client's own rows and share of the prior alone"
             require(
-                f"client {client}'s potential rises as its gradient over {of} says", gap <= CLOSE,
-                f"client {client}'s potential does not rise as its gradient over {of} says: {why}",
+                f"client {client}'s potential has the slope of its gradient over {of}", gap <= CLOSE,
+                f"client {client}'s potential does not have the slope of its gradient over {of}: {why}",
             )  # fmt: skip
 
 
@@ -166,9 +166,9 @@ def _follows(
     flat = "it is flat or falls where they rise"
     how = flat if gap == np.inf else f"at best it is {times:.3g} times that, and then off by {gap:.2g} of it"
     require(
-        f"{name} rises as the gradients say", gap <= CLOSE,
-        f"{name} does not rise as the gradients say: its slope is not the sum of the clients' gradients times a "
-        f"number; {how}",
+        f"{name} has the slope of the clients' gradients", gap <= CLOSE,
+        f"{name} does not have the slope of the clients' gradients: its slope is not their sum times "
+        f"a number; {how}",
     )  # fmt: skip
 
 

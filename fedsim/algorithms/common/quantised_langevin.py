@@ -15,13 +15,13 @@ from fedsim.algorithms.common.arguments import (
     check_codec,
     check_step_size,
     check_word,
-    rows_per_batch,
 )
 from fedsim.arrays import Array
 from fedsim.checks import as_float_array
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean, LogisticRegression
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import (
     Backend,
     BatchSize,

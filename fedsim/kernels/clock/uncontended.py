@@ -107,7 +107,7 @@ def given_round(w, state, given, cohort, out, active):
 
 @called
 def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
-    """List the visits of one round of site k; the segment says when it closes."""
+    """List the visits of one round of site k; write the time of its close into the segment."""
     m = select(w, scratch, replica, k, round, opened_s)
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         cohort.client[j] = w.client[scratch.chosen[j]]
@@ -122,7 +122,7 @@ def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
 
 @inner
 def close(w, drawn, first, cohort, out, segment, m, k, round, opened_s):
-    """List m visits of site k, of the clients drawn.chosen[first], ...; the segment says when the round closes."""
+    """List m visits of site k, of the clients drawn.chosen[first], ...; write the time of the close into `segment`."""
     ended, begin = out.visits, out.counts[0].visits
     out.counts[0].visits += m
     segment.begin, segment.visits, segment.opened_s = begin, m, opened_s
