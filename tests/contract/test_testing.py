@@ -124,7 +124,7 @@ class Weighted(Quadratic):
         (OneNumber, r"loss\(theta\) has shape \(\) for theta \(2, 2\); it must be \(2,\)"),
         (
             HalfThePotential,
-            r"client 0's potential does not have the slope of its gradient over all its rows .* off by 0\.5",
+            r"client 0's potential does not have the slope of its gradient over all its rows: .* off by 0\.5",
         ),
         (TheWholePotential, "client 0's potential does not rise .* it is the sum over all clients"),
         (PotentialIgnoresRows, "client 0's potential does not have the slope of its gradient over some of its rows"),
