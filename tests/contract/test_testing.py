@@ -126,7 +126,7 @@ class Weighted(Quadratic):
             HalfThePotential,
             r"client 0's potential does not have the slope of its gradient over all its rows: .* off by 0\.5",
         ),
-        (TheWholePotential, "client 0's potential does not rise .* it is the sum over all clients"),
+        (TheWholePotential, "client 0's potential does not have the slope .* it is the sum over all clients"),
         (PotentialIgnoresRows, "client 0's potential does not have the slope of its gradient over some of its rows"),
         (Mixed, "a full potential's bits depend on its neighbours in the batch"),
     ],
