@@ -51,8 +51,8 @@ class Checkpointer:
             raise InvalidInput(f"clock={clock!r}: the run was begun on clock={saved!r}; resume it without clock=")
         return saved or clock
 
-    def take_up(self, run: Run) -> tuple[int, Array, Arrays]:
-        """Return the rounds that are done, the active replicas, and the clock's saved state."""
+    def resume(self, run: Run) -> tuple[int, Array, Arrays]:
+        """Restore the run; return the rounds that are done, the active replicas, and the clock's saved state."""
         if self.saved is None:
             return 0, np.arange(len(run.system.replicas)), {}
         state = self.saved.state

@@ -23,7 +23,7 @@ from fedsim.engine.system import System
 from fedsim.protocols import Observer, Visitors, is_sparse
 from fedsim.runtime.inline import step_size_hint
 
-LARGEST_BLOCK = 512  # rounds; with 64 toys take about 1.2 to 1.5 times the processor time
+LARGEST_BLOCK = 512  # rounds; with 64, small problems take about 1.2 to 1.5 times the processor time
 LARGEST_BYTES = 64_000_000  # of a block's visits
 VISIT_BYTES = 77
 LONG_S = 0.5  # real seconds that a block may take before blocks become shorter: signals and checkpoints wait for it
@@ -67,7 +67,7 @@ class Run:
 
     async def drive(self, clock: Clock, reason: str) -> None:
         """Commit blocks of rounds until every replica has stopped; `reason`: why this clock was chosen."""
-        done, active, saved = self.checkpoints.take_up(self)
+        done, active, saved = self.checkpoints.resume(self)
         await clock.resume(done, active, saved)
         rounds = 1
         try:
@@ -138,7 +138,7 @@ class Run:
     # --- Several rounds in one call -----------------------------------------------------------------------------------
 
     def rounds_together(self, block: RoundBlock, i: int, accepted: Array) -> int:
-        """Return how many accepted rounds from i on can be taken in one call, with no look in between."""
+        """Return how many accepted rounds from i on can be learnt in one call, without an evaluation in between."""
         system, learner = self.system, self.learner
         done = block.first_round - 1 + i
         going = int(accepted[accepted > i].min()) - i  # rounds until one of the replicas ends
@@ -153,11 +153,11 @@ class Run:
             or self._better_on_threads
         ):  # fmt: skip
             return 1
-        looks = bool(self.evaluator.metrics) and not self._evaluates_later
+        evaluates_between = bool(self.evaluator.metrics) and not self._evaluates_later
         return min(
             going,
             max(1, NUMBERS // (self._visits * system.problem.dim)),
-            every - done % every if looks else block.rounds,
+            every - done % every if evaluates_between else block.rounds,
             until_row,
         )
 
@@ -241,7 +241,7 @@ class Run:
             self.close(block, low + end - 1, counted, None if theta is None else theta[end - 1], found)
 
     def _record_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
-        """Record rounds at which nothing looks."""
+        """Record rounds without evaluations."""
         if low == high:
             return
         active, first = block.replicas[counted], block.first_round
