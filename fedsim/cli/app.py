@@ -117,7 +117,9 @@ Out = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Same as --set seed=N.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads. [default: one per core]")]
-Runtime = Annotated[str, typer.Option("--runtime", metavar="NAME", help="Where jobs run: inline or ray.")]
+Runtime = Annotated[
+    str, typer.Option("--runtime", metavar="NAME", help="Where clients compute: inline (threads) or ray.")
+]
 Address = Annotated[str | None, typer.Option("--address", metavar="A", help="Address of a Ray cluster to join.")]
 Hosts = Annotated[int | None, typer.Option("--hosts", metavar="N", help="Number of client hosts on Ray.")]
 ClientsPerHost = Annotated[
@@ -151,7 +153,7 @@ def run(
     hosts: Hosts = None, clients_per_host: ClientsPerHost = None, checkpoint_every: Every = None,
     clock: Clock = "auto", timing_only: TimingOnly = False, help: Help = False,
 ) -> None:  # fmt: skip
-    """Run a scenario file, or every combination of its grid."""
+    """Run a scenario file, with the grid and figure that it defines."""
     from fedsim.cli import run as command
 
     if help:
@@ -223,7 +225,7 @@ def sweep(
     shard: Shard = None, resume: Resume = False, retry_failed: Retry = False, dry_run: DryRun = False,
     quiet: Quiet = False, runtime: Runtime = "inline", address: Address = None,
 ) -> None:  # fmt: skip
-    """Run every combination of a grid, each in its own folder."""
+    """Run a grid in parallel, each combination in its own folder."""
     from fedsim.cli.run import runtime_from
     from fedsim.cli.sweep import sweep as command
 

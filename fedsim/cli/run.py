@@ -234,17 +234,17 @@ def header(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str,
     problem = scenario.problem
     title = (
         f"{name}: {type(scenario.algorithm).__name__}, {type(problem).__name__} d={problem.dim:,}, "
-        f"{text.many(problem.clients, 'client')}, {text.many(len(scenario.replica_numbers), 'replica')}, "
+        f"{text.plural(problem.clients, 'client')}, {text.plural(len(scenario.replica_numbers), 'replica')}, "
         f"seed {scenario.seed}, {_described(runtime, 'inline')}"
     )
     parts = {"network": scenario.network, "compute": scenario.devices}
     counted = " + ".join(part for part, value in parts.items() if value is not None) or "no time passes"
     facts = {
-        "algorithm": text.called(scenario.algorithm),
+        "algorithm": text.call_of(scenario.algorithm),
         "network": _described(scenario.network, "none: messages take no time"),
         "devices": _described(scenario.devices, "none: computing takes no time and no client drops out"),
         "policy": f"{text.policy(scenario.participation)}     wire  {_wire(scenario)}",
-        "budget": text.called(scenario.budget),
+        "budget": text.call_of(scenario.budget),
         **_settings(runs),
         "clock": f"{clock} ({counted})",
     }
@@ -268,7 +268,7 @@ def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
 def _described(part: object, absent: str) -> str:
     if part is None:
         return absent
-    return str(part.describe()) if isinstance(part, Describes) else text.called(part)
+    return str(part.describe()) if isinstance(part, Describes) else text.call_of(part)
 
 
 def _wire(scenario: Scenario) -> str:

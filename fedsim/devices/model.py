@@ -177,12 +177,12 @@ class Devices:
 
     @cached_property
     def reliable(self) -> bool:
-        """Whether no visit ever drops out."""
+        """True if no visit ever drops out."""
         return not any(np.any(self._share(name)) for name in PHASES)
 
     @cached_property
     def instant(self) -> bool:
-        """Whether computing takes no time."""
+        """True if computing takes no time."""
         speed = self.seconds_per_step
         seconds = speed.median_step_s if isinstance(speed, LognormalSpeed) else speed
         return not (np.any(seconds) or np.any(self.latency_s))

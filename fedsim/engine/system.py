@@ -1,4 +1,4 @@
-"""What a clock may read: the scenario's parts, routes, sizes of messages and keyed draws. Nothing here ever changes.
+"""The scenario as a clock reads it: parts, routes, sizes of messages and keyed draws. All of it is immutable.
 
 This is the only module of the engine that reads the parts' own attribute names.
 """
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.engine.rounds import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
 from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
@@ -85,7 +85,7 @@ class System:
 
     @cached_property
     def remembers(self) -> bool:
-        """Whether clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
+        """True if clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
         return bool(self.algorithm.memory(self.problem.wrapped))
 
     @cached_property
@@ -105,18 +105,18 @@ class System:
 
     @property
     def has_unselected_flows(self) -> bool:
-        """Whether broadcasts to clients that were not selected take links up."""
+        """True if broadcasts to clients that were not selected take links up."""
         all_clients = self.policy.always and self.always_online
         return self.broadcasts_to_all and self.network is not None and not all_clients
 
     @property
     def own_links_carry_flows(self) -> bool:
-        """Whether two messages may be on one client's own link at a time."""
+        """True if two messages may be on one client's own link at a time."""
         return self.network is not None and (self.has_unselected_flows or self.gossip is not None)
 
     @property
     def shares_links(self) -> bool:
-        """Whether transfers may contend, or bandwidths change."""
+        """True if transfers may contend, or bandwidths change."""
         return self.network is not None and bool(self.network.contended or self.network.varying)
 
     # --- Draws ------------------------------------------------------------------------------------------------------
@@ -190,9 +190,8 @@ class System:
         at = np.asarray(self.devices.next_available(client, np.full(len(client), now_s), rng))
         if at.shape != client.shape or not (at >= now_s).all():
             raise InvalidInput(
-                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; "
-                "return one time "
-                "per client, now or later"
+                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; return one "
+                "time per client, now or later"
             )
         return at
 
@@ -254,7 +253,6 @@ def _check(devices: DeviceModel, method: str, value: Array, client: Array, right
     """Refuse answers of users' own devices that no clock can use."""
     if np.shape(value) != client.shape or not right.all():
         raise InvalidInput(
-            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return "
-            "one number "
-            "per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
+            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return one "
+            "number per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
         )

@@ -36,7 +36,7 @@ from fedsim.running.folder import RunFolder
 from fedsim.running.progress import progress_observers
 from fedsim.runtime.process import blas_kernels, one_blas_thread
 from fedsim.scenario import Scenario
-from fedsim.text import called, many, short_repr
+from fedsim.text import call_of, plural, short_repr
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -114,18 +114,18 @@ class App:
 
     def header(self) -> tuple[str, dict[str, str]]:
         """Return what is printed before the run."""
-        nodes = "" if self.nodes is None else f"{many(self.nodes, 'node')}, "
+        nodes = "" if self.nodes is None else f"{plural(self.nodes, 'node')}, "
         title = f"Flower app {self.app if isinstance(self.app, str | Path) else ''}, {nodes}seed {self.seed}"
         facts = {
             "network": _described(self.network, "none: messages take no time"),
             "devices": _described(self.devices, "none: computing takes no time, and no node drops out"),
-            "work": called(self.work),
+            "work": call_of(self.work),
         }
-        return title, facts | ({} if self.codec is None else {"codec": called(self.codec)})
+        return title, facts | ({} if self.codec is None else {"codec": call_of(self.codec)})
 
 
 def _described(part: Any, nothing: str) -> str:
-    return nothing if part is None else str(part.describe()) if isinstance(part, Describes) else called(part)
+    return nothing if part is None else str(part.describe()) if isinstance(part, Describes) else call_of(part)
 
 
 def run(
@@ -265,7 +265,7 @@ def _call(server_app: ServerApp, grid: Grid, context: Context) -> None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise InvalidInput(
             f"the ServerApp raised {type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno}), after "
-            f"{many(len(grid.rows), 'round')} and {grid.clock.now_s:g} virtual seconds"
+            f"{plural(len(grid.rows), 'round')} and {grid.clock.now_s:g} virtual seconds"
         ) from error
 
 
@@ -273,9 +273,9 @@ def _manifest(
     app: App, description: Description, system: System, grid: Grid, digest: str, runtime: Any
 ) -> dict[str, Any]:  # fmt: skip
     failures = [str(failure) for failure in grid.failures]
-    doubts = []
+    warnings = []
     if failures:
-        doubts.append(f"{many(len(failures), 'call')} of the ClientApp raised, the first at {failures[0]}")
+        warnings.append(f"{plural(len(failures), 'call')} of the ClientApp raised, the first at {failures[0]}")
     network = system.scenario.parts.network
     return {
         "format": 1,
@@ -296,7 +296,7 @@ def _manifest(
             "work": app.work.finish(),
         },
         "versions": versions(), "cpu_features": cpu_features(), "blas_kernels": blas_kernels(),
-        "sites": {"count": 1, "weights": [1.0]}, "judged": {}, "warnings": doubts,
+        "sites": {"count": 1, "weights": [1.0]}, "judged": {}, "warnings": warnings,
     }  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def participate(
     env: simpy.Environment, links: UnsharedLinks, visit: Visit, broadcast_bits: int,
     bits: int | Callable[[Visit], int],
 ) -> Process:  # fmt: skip
-    """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit where it stands.
+    """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit at once.
 
     A function `bits` is called when the download has ended. It sets `visit.compute_s` and returns the reply's bits.
     """
