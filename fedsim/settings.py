@@ -51,7 +51,7 @@ def from_text(name: str, value: object, annotation: Any) -> Any:
     raise InvalidInput(f"{name}={short_str(value)}: must be {' or '.join(_words(kind) for kind in kinds)}")
 
 
-def spelled(annotation: Any) -> str:
+def spelled(annotation: object) -> str:
     """Return an annotation as it is written in code."""
     if annotation is type(None):
         return "None"
@@ -141,7 +141,7 @@ def _hints(cls: type) -> dict[str, Any]:
         return {f.name: Any for f in fields(cls)}
 
 
-def _kinds(annotation: Any) -> list[Any]:
+def _kinds(annotation: object) -> list[Any]:
     """Return the members of an annotation that text can be converted to."""
     if annotation is Any or annotation in _PLAIN:
         return [annotation]
@@ -153,7 +153,7 @@ def _kinds(annotation: Any) -> list[Any]:
     return []
 
 
-def _strictness(kind: Any) -> int:
+def _strictness(kind: object) -> int:
     if typing.get_origin(kind) is Literal:
         return 1
     return _PLAIN.index(kind) if kind in _PLAIN else len(_PLAIN)
@@ -168,11 +168,11 @@ def _read(kind: Any, text: str) -> Any:
     return _READERS[kind](text)
 
 
-def _element(kind: Any) -> Any:
+def _element(kind: object) -> Any:
     return next(iter(typing.get_args(kind)), Any)
 
 
-def _words(kind: Any) -> str:
+def _words(kind: object) -> str:
     origin = typing.get_origin(kind)
     if origin is Literal:
         return "one of " + ", ".join(str(option) for option in typing.get_args(kind))

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
 
     from fedsim.flower.grid import Grid
-    from fedsim.flower.loading import Description
-    from fedsim.protocols import DevicesLike, NetworkLike
+    from fedsim.flower.loading import AppSource, Description
+    from fedsim.protocols import DevicesLike, NetworkLike, Runtime
 
 GOLDEN, MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -67,14 +67,14 @@ class App:
     | `strict`      | True: a ClientApp that raises ends the run; False: it is an error reply, as in Flower            |
     """
 
-    app: Any
+    app: AppSource
     nodes: int | None = None
     network: NetworkLike | None = None
     devices: DevicesLike | None = None
-    work: Any = field(default_factory=examples)
+    work: WorkModel = field(default_factory=examples)
     set: Mapping[str, Any] = field(default_factory=dict)
     node_config: Mapping[str, Any] | Callable[[int], Mapping[str, Any]] | None = None
-    codec: Any = None
+    codec: Codec | None = None
     seed: int = 0
     strict: bool = False
 
@@ -124,14 +124,15 @@ class App:
         return title, facts | ({} if self.codec is None else {"codec": call_of(self.codec)})
 
 
-def _described(part: Any, nothing: str) -> str:
+def _described(part: object, nothing: str) -> str:
     return nothing if part is None else str(part.describe()) if isinstance(part, Describes) else call_of(part)
 
 
 def run(
-    app: Any, *, nodes: int | None = None, network: NetworkLike | None = None, devices: DevicesLike | None = None,
-    work: Any = None, set: Mapping[str, Any] | None = None, node_config: Any = None, codec: Any = None, seed: int = 0,
-    strict: bool = False, **options: Any,
+    app: AppSource, *, nodes: int | None = None, network: NetworkLike | None = None,
+    devices: DevicesLike | None = None, work: WorkModel | None = None, set: Mapping[str, Any] | None = None,
+    node_config: Mapping[str, Any] | Callable[[int], Mapping[str, Any]] | None = None, codec: Codec | None = None,
+    seed: int = 0, strict: bool = False, **options: Any,
 ) -> Result:  # fmt: skip
     """Run a Flower app, unmodified, on the virtual clock. The arguments are the fields of `App`.
 
@@ -146,7 +147,7 @@ def run(
 
 def simulate(
     app: App, *, out: str | Path | None = None, resume: bool = False, checkpoint_every: int | str | None = None,
-    runtime: Any = None, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
+    runtime: Runtime | None = None, stop: threading.Event | None = None, source: dict[str, Any] | None = None,
     observers: Iterable[Callable[[Progress], None]] = (),
 ) -> Result:  # fmt: skip
     """Run an app until its ServerApp returns."""
@@ -219,7 +220,7 @@ def _mixed(seed: int) -> int:
 
 
 def _execute(
-    app: App, description: Description, system: System, runtime: Any, checkpoints: Checkpointer,
+    app: App, description: Description, system: System, runtime: Runtime | None, checkpoints: Checkpointer,
     observers: tuple[Callable[[Progress], None], ...],
 ) -> tuple[Grid, str]:  # fmt: skip
     """Load the app and call its ServerApp; afterwards the process is as it was."""
@@ -270,7 +271,7 @@ def _call(server_app: ServerApp, grid: Grid, context: Context) -> None:
 
 
 def _manifest(
-    app: App, description: Description, system: System, grid: Grid, digest: str, runtime: Any
+    app: App, description: Description, system: System, grid: Grid, digest: str, runtime: Runtime | None
 ) -> dict[str, Any]:  # fmt: skip
     failures = [str(failure) for failure in grid.failures]
     warnings = []

@@ -28,6 +28,8 @@ from fedsim.rules.visits import ARRIVED, BEFORE, LATE
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
+    from fedsim.protocols import Codec
+
 HEARTBEATS_S = 60.0  # after two heartbeats of 30 s that did not come, a SuperLink takes a node for offline
 POLL_S = 3.0  # between two polls of Flower's own Grid
 MOST_IDLE = 100_000  # sleeps and polls in a row in which nothing is outstanding
@@ -67,7 +69,7 @@ class Setup:
     executor: Executor
     caller: ClientCaller  # makes contexts
     work: WorkModel
-    codec: Any
+    codec: Codec | None
     strict: bool
     run: Any
     recorded: Recorded  # answers of an earlier run, and what checkpoints need
@@ -112,7 +114,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
 
     # --- Flower's interface -----------------------------------------------------------------------------------------
 
-    def set_run(self, run: Any) -> None:
+    def set_run(self, run: object) -> None:
         """The run is fixed."""
 
     @property
@@ -331,6 +333,7 @@ class Grid(flwr.Grid):  # type: ignore[misc]
         return answer
 
     def _encoded_bits(self, one: Sent) -> int:
+        assert self.setup.codec is not None
         seed = self.setup.system.scenario.seed
         try:
             wire = encoded(one.reply, one.message, self.setup.codec, seed, one.visit.client, one.number)

@@ -30,7 +30,10 @@ class Description:
     nodes: int | None
 
 
-def describe(app: Any, given: Mapping[str, Any]) -> Description:
+AppSource = str | Path | tuple[Any, Any]  # a folder, or (server_app, client_app)
+
+
+def describe(app: AppSource, given: Mapping[str, Any]) -> Description:
     """Read the app's description and merge its settings with those that were given."""
     if isinstance(app, tuple):
         return Description("app", None, ("", ""), dict(given), None)

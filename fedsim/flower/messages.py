@@ -20,6 +20,8 @@ from fedsim.rng import Stream, keys
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
+    from fedsim.protocols import Codec
+
 FLOATS = ("float16", "float32", "float64")
 
 
@@ -79,7 +81,7 @@ def _copied_record(record: Any) -> Any:
     return type(record)({name: list(value) if isinstance(value, list) else value for name, value in record.items()})
 
 
-def encoded(reply: Message, sent: Message, codec: Any, seed: int, client: int, number: int) -> Any:
+def encoded(reply: Message, sent: Message, codec: Codec, seed: int, client: int, number: int) -> Any:
     """Replace the floating-point arrays of a reply by what a codec leaves of them; return the message on the wire.
 
     The codec encodes the difference to the array of the same record, name and shape that the client had received, and

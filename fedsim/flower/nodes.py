@@ -55,7 +55,7 @@ class ClientCaller:
         self.client_app, self.run_id, self.run_config = client_app, run_id, run_config
         self.seed, self.counts = seed, counts
 
-    def context(self, call: Call, state: Any) -> Any:
+    def context(self, call: Call, state: RecordDict | None) -> Any:
         """Return the node's context."""
         return flwr.Context(
             run_id=self.run_id, node_id=call.node_id, node_config=dict(call.node_config), state=state,
@@ -125,7 +125,7 @@ class Executor(Protocol):
     eager: bool  # whether a call starts when its message is sent
 
     def submit(self, call: Call) -> Any: ...
-    def result(self, submitted: Any) -> NodeAnswer: ...
+    def result(self, submitted: object) -> NodeAnswer: ...
 
 
 class InlineNodes:

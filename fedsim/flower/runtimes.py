@@ -6,14 +6,14 @@ load the app from its folder and run several ClientApps at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.flower.loading import Description, load
@@ -26,6 +26,9 @@ from fedsim.runtime import inline
 from fedsim.runtime.process import one_blas_thread
 from fedsim.runtime.ray import Ray
 from fedsim.text import short_repr
+
+if TYPE_CHECKING:
+    from fedsim.protocols import Runtime
 
 _HELD = ExitStack()
 
@@ -50,7 +53,7 @@ class Remote:
 
 
 @contextmanager
-def executor_of(runtime: Any, caller: ClientCaller, description: Description) -> Iterator[Any]:
+def executor_of(runtime: Runtime | None, caller: ClientCaller, description: Description) -> Iterator[Any]:
     """Return what executes the calls of one run."""
     remote = Remote(description, caller.run_id, caller.seed, caller.counts)
     if runtime is None or (isinstance(runtime, inline.Inline) and (runtime.threads or 1) == 1):
@@ -81,7 +84,7 @@ class Pool:
     Threads must not be eager: the ServerApp draws from the same generators until it waits.
     """
 
-    def __init__(self, executor: Executor, function: Any, eager: bool = True) -> None:
+    def __init__(self, executor: Executor, function: Callable[..., NodeAnswer], eager: bool = True) -> None:
         self.executor, self.function, self.eager = executor, function, eager
 
     def submit(self, call: Call) -> Future[NodeAnswer]:
@@ -105,7 +108,7 @@ class Hosts:
     def submit(self, call: Call) -> Any:
         return self.pool.submit(call.number, parcel(call))
 
-    def result(self, submitted: Any) -> NodeAnswer:
+    def result(self, submitted: object) -> NodeAnswer:
         answer: NodeAnswer = self.pool.result(submitted)
         return answer
 

@@ -12,6 +12,7 @@ from fedsim.network.flows import Flows
 from fedsim.text import short_repr, short_str
 
 if TYPE_CHECKING:
+    import networkx as nx
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -97,7 +98,7 @@ def sketch(network: Network, passing: Array | None = None) -> dict[str, Any] | N
     return {"title": network.describe(passing), "nodes": nodes, "links": list(links.values())}
 
 
-def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
+def draw_gossip(graph: nx.Graph, ax: Axes | None = None) -> Figure:
     """Draw a gossip graph without its network."""
     import networkx
 
@@ -114,7 +115,7 @@ def draw_gossip(graph: Any, ax: Axes | None = None) -> Figure:
     return figure
 
 
-def check_gossip(graph: Any, clients: int | None = None) -> None:
+def check_gossip(graph: nx.Graph, clients: int | None = None) -> None:
     """Refuse a gossip graph whose nodes are not the clients' numbers; by default as many as there are nodes."""
     if isinstance(graph, type) or not hasattr(graph, "is_multigraph"):
         raise InvalidInput(f"gossip={type(graph).__name__}: give a networkx graph whose nodes are client numbers")
@@ -123,7 +124,7 @@ def check_gossip(graph: Any, clients: int | None = None) -> None:
         raise InvalidInput(f"the gossip graph's nodes are not the client numbers 0 to {clients - 1}: renumber them")
 
 
-def positions(graph: Any, server: Any) -> dict[Any, Array]:
+def positions(graph: nx.Graph, server: object) -> dict[Any, Array]:
     """Return the positions of nodes: rings around the server for a tree, else a spring layout."""
     import networkx
 
@@ -134,7 +135,7 @@ def positions(graph: Any, server: Any) -> dict[Any, Array]:
     return dict(networkx.spring_layout(graph, seed=0))
 
 
-def _radial(graph: Any, root: Any) -> dict[Any, Array]:
+def _radial(graph: nx.Graph, root: object) -> dict[Any, Array]:
     """Return a tree in rings around its root, the angle of a branch in proportion to its leaves."""
     import networkx
 

@@ -30,11 +30,9 @@ Axis = Literal["rounds", "seconds", "uplink_bits", "downlink_bits", "backhaul_bi
 _COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bits", "wasted_bits")
 ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one column per metric of a replica
 METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
-# Optional columns of `rounds` that are not metrics.
-SPENT = (
-    "message_type", "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s",
-    "backhaul_bits",
-)  # fmt: skip
+# Columns of `rounds` after these; results of earlier versions lack them.
+SPENT = ("dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits")
+MESSAGE_TYPE = "message_type"  # a column of `rounds` of a Flower app
 
 
 class Summary(str):
@@ -224,7 +222,7 @@ class Result:
     @property
     def per_replica(self) -> tuple[str, ...]:
         """Names of metrics with one value per replica, such as accuracy."""
-        return tuple(name for name in self.rounds.columns if name not in (*ROUNDS, *SPENT))
+        return tuple(name for name in self.rounds.columns if name not in (*ROUNDS, *SPENT, MESSAGE_TYPE))
 
     def _is_over_replicas(self, metric: str) -> bool:
         over, each = self.over_replicas, self.per_replica

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from fedsim.network import Network
 from fedsim.network.attributes import Bandwidths, Numbers, check_count, check_nodes, link_rows
 from fedsim.network.graph import read_graphml
 from fedsim.text import short_repr
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 EDGE_BYTES = 2000  # an edge of a networkx graph, and its routes
 
@@ -170,7 +173,7 @@ def small_world(
 
 
 def from_graph(
-    graph: Any,
+    graph: nx.Graph,
     *,
     bandwidth_bps: Bandwidths = math.inf,
     latency_s: Numbers = 0.0,
@@ -208,7 +211,13 @@ def _drawn(factory: str, draw: Callable[..., Any], shape: tuple[Any, ...], seed:
 
 
 def _network(
-    factory: str, graph: Any, bandwidth_bps: Any, latency_s: Any, loss: Any, server: int | str | None, name: str = ""
+    factory: str,
+    graph: nx.Graph,
+    bandwidth_bps: Any,
+    latency_s: Any,
+    loss: Any,
+    server: int | str | None,
+    name: str = "",
 ) -> Network:
     """Return a network whose nodes are clients, with these numbers on its links."""
     import networkx
