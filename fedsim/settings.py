@@ -172,7 +172,7 @@ def _element(kind: object) -> Any:
     return next(iter(typing.get_args(kind)), Any)
 
 
-def _words(kind: object) -> str:
+def _words(kind: Any) -> str:
     origin = typing.get_origin(kind)
     if origin is Literal:
         return "one of " + ", ".join(str(option) for option in typing.get_args(kind))
