@@ -75,9 +75,9 @@ class Result:
     metrics: pd.DataFrame
     clients: pd.DataFrame | None = None
     events: pd.DataFrame | None = None
-    visits: pd.DataFrame | None = None  # of a Flower app: `fs.analysis.timeline.visits`, with what its replies measured
     manifest: dict[str, Any] = field(default_factory=dict)
     replicas: tuple[int, ...] = ()  # their indices; if empty, 0, 1, ...
+    visits: pd.DataFrame | None = None  # of a Flower app: `fs.analysis.timeline.visits`, with what its replies measured
 
     def __post_init__(self) -> None:
         count = len(self.stopped_by)

@@ -40,13 +40,20 @@ def run_blocks(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
-def test_python_blocks_run(page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_blocks_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the base installation and the extras that the page imports; what a page shows is what it prints."""
     imported = [name for name in EXTRAS if re.search(rf"^import {name}\b", PAGES[page], re.MULTILINE)]
     for name in imported:
         pytest.importorskip(name)
     for name in set(EXTRAS) - set(imported):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    if "fs.flower" in PAGES[page]:
+        pytest.importorskip("flwr")
+        (tmp_path / "path" / "to").mkdir(parents=True)
+        (tmp_path / "path" / "to" / "app").symlink_to(ROOT / "tests" / "flower" / "apps" / "numpy_fedavg")
+        monkeypatch.chdir(tmp_path)
     curve.cache_clear()  # what other tests have computed with the accountant
     run_blocks(page)
     if shown := blocks(PAGES[page], "text"):

@@ -206,7 +206,7 @@ def makers() -> list[Maker]:
         Maker("Inline", fs.Inline, "runtime", {"threads": 1, "chunk": 2, "backend": "cpu"}),
         Maker("Ray", fs.Ray, "", {"hosts": 1, "address": None, "clients_per_host": None, "num_gpus_per_host": 0, "num_cpus_per_host": 1}),
         Maker("Scenario", fs.Scenario, "scenario", whole_scenario()),
-        Maker("run", fs.run, "", {"scenario": fs.Scenario(**whole_scenario()), "runtime": fs.Inline(1), "resume": False, "checkpoint_every": None, "compute": "run", "observers": (), "stop": None}),
+        Maker("run", fs.run, "", {"scenario": fs.Scenario(**whole_scenario()), "runtime": fs.Inline(1), "resume": False, "checkpoint_every": None, "timing_only": False, "observers": (), "stop": None}),
         Maker("spent", fs.privacy.spent, "metric", {"delta": 1e-5, "sensitivity": 1.0}),
         Maker("fald.guarantee", fs.privacy.fald.guarantee, "", {}),
         Maker("fedpaq.guarantee", fs.privacy.fedpaq.guarantee, "", {"epsilon": 1.0, "delta": 1e-4, "fraction": 0.2}),
