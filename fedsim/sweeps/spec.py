@@ -7,6 +7,7 @@ extend a folder, and completed runs are skipped.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -28,6 +29,7 @@ from fedsim.text import short_repr
 
 FILE = "sweep.json"
 FORMAT, OLDER = "fedsim-sweep-2", ("fedsim-sweep-1",)
+NAME = re.compile(r"[0-9a-f]{12}")  # of a run
 CLAIM_S = 30.0  # how long to wait for another shard that claims the folder
 ATTEMPTS = 20  # combinations that may be refused before the file itself is
 

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.results.checksums import to_json
-from fedsim.results.lock import tag
+from fedsim.results.process import tag
 from fedsim.runtime.process import exit_process
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray.cluster import unblock_sigterm

@@ -308,7 +308,7 @@ def check_pairs(tmp_path: Path, file: Path, count: int, right: str) -> None:
             ends = both(*orders)
             states = sorted(state for state, _ in ends)
             # Two resumes may well follow each other; the second then finds the result and returns it.
-            assert states == ["refused", "complete"] or (kind == "resume" and states == ["complete", "complete"]), ends
+            assert states == ["complete", "refused"] or (kind == "resume" and states == ["complete", "complete"]), ends
             winner = next(what for state, what in ends if state == "complete")
             for state, sentence in ends:
                 assert state == "complete" or re.search("in use by process|already exists", sentence), sentence
