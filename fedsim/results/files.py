@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
@@ -53,7 +54,7 @@ def descriptor(path: Path, flags: int) -> int:
     return opened
 
 
-def reading(path: Path) -> IO[bytes]:
+def reading(path: Path) -> BufferedReader:
     """Open a file for reading."""
     return os.fdopen(descriptor(path, os.O_RDONLY), "rb")
 
@@ -90,6 +91,16 @@ def make_folder(path: Path) -> None:
     path.mkdir(exist_ok=True)
 
 
+def make_parents(path: Path) -> bool:
+    """Make a folder and those above it; return False if it exists."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
 def check_folder(path: Path) -> None:
     """Refuse a link or a file in the place of a folder of ours."""
     if os.path.lexists(path) and not is_folder(path):
@@ -99,8 +110,15 @@ def check_folder(path: Path) -> None:
 def move(path: Path, to: Path) -> None:
     """Rename a file or a folder; `to` may be a regular file, which is replaced."""
     if os.path.lexists(to) and not is_file(to):
-        raise _not_plain(to)
+        raise InvalidInput(f"cannot write {to} (it is no plain file); remove it or choose another place")
     path.replace(to)
+
+
+def restore(moved: Path, path: Path) -> None:
+    """Give a file that was moved its old name again, unless the name is taken."""
+    with suppress(OSError):
+        os.link(moved, path)
+    remove(moved)
 
 
 def remove(path: Path) -> None:
@@ -117,6 +135,11 @@ def remove_folder(folder: Path, deep: bool = False) -> None:
                 remove(path)
             if deep:
                 remove_folder(path, deep)
+    remove_empty(folder)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder if it is empty."""
     if is_folder(folder):
         with suppress(OSError):
             folder.rmdir()

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedsim.errors import CorruptData, FedsimError, InUse, InvalidInput
+from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.results import files, lock
 from fedsim.results.checkpoints import INDEX, is_checkpoint
 from fedsim.results.checksums import file_checksum, read_json, with_checksum
@@ -256,7 +256,7 @@ def clean(folder: Path) -> None:
     """Repair a folder that no process holds, if it can be written."""
     if not folder.is_dir() or is_clean(folder) or state(folder) == "other":
         return
-    with suppress(OSError, InUse):
+    with suppress(OSError, FedsimError):
         ours = lock.take(folder)
         try:
             repair(folder)

@@ -133,9 +133,7 @@ def _exclusive(path: Path, folder: Path) -> Lock:
                 files.move(path, aside)
                 moved = _owner(aside)
                 if moved != found:  # it was renewed in between: restore it
-                    with suppress(OSError):
-                        os.link(aside, path)
-                    files.remove(aside)
+                    files.restore(aside, path)
                     raise _in_use(folder, moved) from None
                 files.remove(aside)
             continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fedsim
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.manifest import describes, identities
-from fedsim.errors import CorruptData, InUse, InvalidInput
+from fedsim.errors import CorruptData, FedsimError, InUse, InvalidInput
 from fedsim.results import Result, files, load, lock
 from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained, write_atomic
@@ -152,20 +152,14 @@ def claim(folder: Path) -> tuple[lock.Lock, bool, State]:
     """Return the folder's lock, whether this call made the folder, and its state after a repair."""
     with explained(folder):
         while True:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                folder.mkdir()
-                made = True
-            except FileExistsError:
-                made = False
+            made = files.make_parents(folder)
             try:
                 held = lock.take(folder)
             except FileNotFoundError:  # another process removed it between the two steps
                 continue
             except InUse:
                 if made:
-                    with suppress(OSError):
-                        folder.rmdir()
+                    files.remove_empty(folder)
                 raise
             break
     try:
@@ -184,8 +178,7 @@ def give_up(folder: Path, held: lock.Lock, made: bool) -> None:
     """Release the lock; remove the folder if this process made it and it is empty."""
     held.release()
     if made:
-        with suppress(OSError):
-            folder.rmdir()
+        files.remove_empty(folder)
 
 
 def remove_unfinished(out: Path) -> None:
@@ -193,7 +186,7 @@ def remove_unfinished(out: Path) -> None:
     folder = out.absolute()
     if not folder.is_dir() or state(folder) not in ("empty", "started"):
         return
-    with suppress(InUse, OSError):
+    with suppress(FedsimError, OSError):
         held = lock.take(folder)
         made = False
         if repair(folder) == "started":

@@ -96,8 +96,7 @@ def claimed(out: Path, name: str) -> Iterator[bool]:
         yield True
     finally:
         mine.release()
-        with contextlib.suppress(OSError):
-            (out / CLAIMS).rmdir()  # succeeds after the last claim
+        files.remove_empty(out / CLAIMS)  # succeeds after the last claim
 
 
 def remove_stale_claims(out: Path) -> None:
@@ -107,8 +106,7 @@ def remove_stale_claims(out: Path) -> None:
     for name in claims(out):
         with contextlib.suppress(InUse, OSError):
             lock.take(out / CLAIMS, name, wait_s=0.0).release()
-    with contextlib.suppress(OSError):
-        (out / CLAIMS).rmdir()
+    files.remove_empty(out / CLAIMS)
 
 
 def claims(out: Path) -> set[str]:

@@ -19,7 +19,7 @@ from typing import Any
 import fedsim
 from fedsim.engine.manifest import described
 from fedsim.errors import CorruptData, InvalidInput
-from fedsim.results import lock, write_atomic
+from fedsim.results import files, lock, write_atomic
 from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained
 from fedsim.scenario import Scenario
@@ -85,7 +85,7 @@ class SweepSpec:
         if not (out / FILE).exists():
             _check_free(out)
         with explained(out):
-            out.mkdir(parents=True, exist_ok=True)
+            files.make_parents(out)
             held = lock.take(out, wait_s=CLAIM_S)
         try:
             self._claim(out, resume, shared)

@@ -66,7 +66,7 @@ def test_graphml_in_an_odd_encoding_is_refused(tmp_path, encoding):
 def test_numbers_beyond_floats_in_a_device_column_are_refused(huge):
     refused(fs.devices.table, {"seconds_per_step": [0.1, huge]})
     refused(fs.devices.constant, huge)
-    refused(fs.devices.from_flops, 1e9, [huge, 1.0])
+    refused(fs.devices.from_flops, 1e9, flops_per_second=[huge, 1.0])
 
 
 def test_a_ray_that_does_not_start_is_a_failure_in_one_sentence(monkeypatch):

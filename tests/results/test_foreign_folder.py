@@ -118,11 +118,12 @@ def test_no_command_changes_a_folder_that_fedsim_did_not_make(
         assert contents(folder) == before
 
 
-def test_a_lock_file_of_another_program_is_not_taken(here: Path) -> None:
+def test_a_lock_file_of_another_program_is_not_taken(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "exp").mkdir()
     (here / "exp/.lock").write_text("# yarn lockfile v1")
     with pytest.raises(FedsimError, match=r"\.lock"):
         run(here / "exp")
+    assert ends(["run", "plain.py", "--out", "DIR", "--quiet"], "exp", capsys) != 0
     assert contents(here / "exp") == {".lock": (stat.S_IFREG, b"# yarn lockfile v1")}
 
 
