@@ -38,6 +38,7 @@ _OURS = re.compile(
     r"(run|manifest|checkpoint-\d+)\.json|(rounds|metrics|clients|events)\.parquet"
     r"|(samples|state-\d+|segment-\d+(\.copy)?)\.npz"
 )
+_CACHED = re.compile(r"sums\.json|.+\.npy")  # arrays of data sets, in temporary folders
 
 
 def descriptor(path: Path, flags: int) -> int:
@@ -128,10 +129,14 @@ def remove(path: Path) -> None:
 
 
 def remove_folder(folder: Path, deep: bool = False) -> None:
-    """Remove files with names of our own, then the folder if it is empty; `deep`: in its sub-folders, too."""
+    """Remove files with names of our own, then the folder if it is empty.
+
+    `deep` is for temporary folders: in their sub-folders, too.
+    """
+    patterns = (_OURS, _TEMPORARY, _CACHED) if deep else (_OURS, _TEMPORARY)
     for path in listed(folder):
         with suppress(OSError):
-            if _OURS.fullmatch(path.name) or _TEMPORARY.fullmatch(path.name):
+            if any(pattern.fullmatch(path.name) for pattern in patterns):
                 remove(path)
             if deep:
                 remove_folder(path, deep)
@@ -261,11 +266,11 @@ def sync_folder(folder: Path) -> None:
     """Sync the names in `folder` to disk."""
     if os.name == "nt":
         return  # Windows opens no folders
-    descriptor = os.open(folder, os.O_RDONLY)
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        os.fsync(opened)
     finally:
-        os.close(descriptor)
+        os.close(opened)
 
 
 @contextmanager

@@ -18,7 +18,9 @@ from tools.faults import sweep as sweep_inline
 import fedsim as fs
 from fedsim.cli.app import call
 from fedsim.errors import FedsimError, InvalidInput
+from fedsim.reproduce.run import reproduce
 from fedsim.results import lock
+from fedsim.results.files import new_file, new_folder
 from fedsim.sweeps.execution import status
 
 TEXT = """
@@ -359,6 +361,40 @@ def test_damaged_or_foreign_json_gives_one_sentence(
         with pytest.raises(InvalidInput) as refused:
             run(here / "a", resume=resume)
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [*ODD, "pipe", "folder", "link"])
+def test_reproduce_refuses_a_foreign_claims_json_before_any_run(here: Path, kind: str) -> None:
+    (here / "out").mkdir()
+    place = here / "out/claims.json"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "link":
+        place.symlink_to(here / "plain.py")
+    else:
+        place.write_bytes(ODD[kind])
+    before = contents(here)
+    with pytest.raises(FedsimError, match=r"claims\.json") as refused:
+        reproduce("p-fedavg", out=here / "out")
+    assert "\n" not in str(refused.value)
+    assert contents(here) == before
+
+
+def test_a_new_folder_that_fails_leaves_nothing(here: Path) -> None:
+    """Folders of cached data sets are made like those of results."""
+
+    def fail() -> None:
+        with new_folder(here / "cached") as folder:
+            for name in ("x.npy", "sums.json"):
+                new_file(folder / name).close()
+            raise KeyError("a bug")
+
+    before = contents(here)
+    with pytest.raises(KeyError):
+        fail()
+    assert contents(here) == before
 
 
 def test_a_killed_process_leaves_a_lock_that_can_be_taken(here: Path) -> None:
