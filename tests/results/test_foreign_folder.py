@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -403,3 +404,28 @@ def test_a_killed_process_leaves_a_lock_that_can_be_taken(here: Path) -> None:
         (here / ".lock").write_bytes(left)
         lock.take(here).release()
         assert not (here / ".lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["text", "number", "link", "pipe"])
+def test_without_locks_of_the_file_system_a_foreign_owner_file_is_not_changed(
+    here: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(lock.fcntl, "flock", none)
+    place, target = here / lock.OWNER, here / "plain.py"
+    if kind == "link":
+        place.symlink_to(target)
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.write_text({"text": "mine", "number": "12345"}[kind])
+    os.utime(target, (0, 0))
+    os.utime(place, (0, 0))
+    before = contents(here)
+    assert not lock.held(here)
+    with pytest.raises(FedsimError, match=r"\.lock-owner"):
+        lock.take(here)
+    (here / ".lock").unlink(missing_ok=True)
+    assert contents(here) == before
