@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 import fedsim as fs
-from fedsim.analysis import figures, lanes, timeline
+from fedsim.analysis import figures, gantt, timeline
 
 
 def draw(folder: Path):
@@ -22,7 +22,7 @@ def draw(folder: Path):
     clients = timeline.contributions(result)
     figure = figures.blank(11, 7)
     rounds, below = figure.subfigures(2, 1, height_ratios=(2, 1))
-    lanes.draw_rounds(rounds.subplots(), result, result.replicas[0], rounds=6, most=20)
+    gantt.draw_rounds(rounds.subplots(), result, result.replicas[0], rounds=6, most=20)
     phases, waste = below.subplots(1, 2)
     figures.stacked(phases, {"clients": shares}, "share of the clients' time")
     waste.barh(wasted["cause"], wasted["device_s"], color=[figures.PHASES[cause] for cause in wasted["cause"]])

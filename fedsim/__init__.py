@@ -62,6 +62,7 @@ __all__ = [
     "errors",
     "exchanges",
     "explain",
+    "flower",
     "initial",
     "load",
     "metrics",

@@ -152,12 +152,12 @@ class Gossip:
 
     @property
     def constant(self) -> bool:
-        """Whether all rounds of all replicas have the same mixing."""
+        """True if all rounds of all replicas have the same mixing."""
         return self.mixing != "matching" if isinstance(self.mixing, str) else len(self.mixing) == 1
 
     @property
     def drawn(self) -> bool:
-        """Whether replicas have different mixings."""
+        """True if replicas have different mixings."""
         return isinstance(self.mixing, str) and self.mixing == "matching"
 
     @cached_property

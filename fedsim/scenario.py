@@ -74,7 +74,7 @@ class Scenario:
     | `devices`        | `fs.devices.lognormal(...)` or the like; None: computing takes no time, no dropouts      |
     | `participation`  | cohort and closing of each round, `fs.participation.uniform(10)`; default all clients    |
     | `replicas`       | independent runs of the system, a number or a range of replica numbers                   |
-    | `seed`           | of all random numbers; equal seeds give equal bits                                       |
+    | `seed`           | the seed of all random numbers; equal seeds give equal bits                              |
     | `initial`        | theta before the first round, one per coordinate; None: zeros, or the problem's own      |
     | `dtype`          | of theta and of uncompressed messages: "float64" or "float32"                            |
     | `metrics`        | a tuple of metrics and their names, `("w2", fs.metrics.ess())`; see fs.metrics           |

@@ -18,12 +18,13 @@ from importlib import invalidate_caches
 from importlib.util import decode_source, find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from fedsim import settings
 from fedsim.checks import check_path
 from fedsim.code_digest import imported_sources, source_digests
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.protocols import Executable
 from fedsim.scenario import Scenario
 from fedsim.text import short_repr
 
@@ -67,12 +68,12 @@ class ScenarioFile:
                     f"{self.path}: scenario() needs {p.name}; set it ({p.name}=...) or give it a default"
                 )
         with self.blamed(InvalidInput):
-            scenario = self.function(**arguments)
-        if not isinstance(scenario, Scenario):
+            scenario: Any = self.function(**arguments)
+        if not isinstance(scenario, Scenario | Executable):
             raise InvalidInput(f"{self.path}: scenario() returned {type(scenario).__name__}; return a fs.Scenario")
-        rest = {n: v for n, v in given.items() if n not in known}
+        rest, part = {n: v for n, v in given.items() if n not in known}, cast(Any, scenario)
         for name in rest:
-            if name.partition(".")[0] not in {f.name for f in fields(scenario)}:
+            if name.partition(".")[0] not in {f.name for f in fields(part)}:
                 raise settings.unknown(name, [*known, *settings.field_names(scenario)])
         built: Scenario = settings.with_fields(scenario, rest)
         return built

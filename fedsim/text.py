@@ -19,7 +19,7 @@ def width() -> int:
 
 
 def wrapped(line: str, wide: int, indent: int = 0) -> list[str]:
-    """Return a line as lines that fit, all but the first indented; words without a blank are not broken."""
+    """Wrap a line to a width; all lines but the first are indented, and long words are not broken."""
     if len(line) <= wide:
         return [line]
     lead = line[: len(line) - len(line.lstrip())]
@@ -108,12 +108,12 @@ def share(value: float) -> str:
     return ">99%" if 99.5 <= percent < 100 else f"{percent:.0f}%"
 
 
-def many(count: int, noun: str) -> str:
-    """Return a count and its noun: 1 round, 2 rounds."""
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun in singular or plural: 1 round, 2 rounds."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def called(value: object) -> str:
+def call_of(value: object) -> str:
     """Return an object as the call that makes it, without default values: FALD(step_size=0.001)."""
     if not is_dataclass(value) or isinstance(value, type):
         return type(value).__name__
@@ -130,17 +130,17 @@ def policy(value: object) -> str:
     return f"{name}({', '.join(text if n in positional else f'{n}={text}' for n, text in values)})"
 
 
-def recorded(value: object) -> str:
+def recorded_call(value: object) -> str:
     """Return an object of a manifest as the call that makes it: FALD(step_size=0.001, local_steps=10)."""
     if isinstance(value, dict):
         if "array" in value:
             return f"array{tuple(value['array'])}"
         if "function" in value:
             return str(value["function"])
-        arguments = [f"{n}={recorded(v)}" for n, v in value.items() if n != "type" and v is not None]
+        arguments = [f"{n}={recorded_call(v)}" for n, v in value.items() if n != "type" and v is not None]
         return f"{value.get('type', '')}({', '.join(arguments)})"
     if isinstance(value, list):
-        return f"({', '.join(map(recorded, value))})"
+        return f"({', '.join(map(recorded_call, value))})"
     return _short(value)
 
 
@@ -154,7 +154,7 @@ def _short(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if is_dataclass(value) and not isinstance(value, type):
-        return called(value)
+        return call_of(value)
     if hasattr(value, "shape"):
         return f"array{tuple(value.shape)}"
     text = str(getattr(value, "__name__", None) or repr(value))

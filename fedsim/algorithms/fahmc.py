@@ -18,12 +18,12 @@ from fedsim.algorithms.common.arguments import (
     check_number,
     check_step_size,
     check_word,
-    rows_per_batch,
 )
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.problems import LogisticRegression, weights_of
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import (
     Backend,
     Job,

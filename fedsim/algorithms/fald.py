@@ -14,12 +14,12 @@ from fedsim.algorithms.common.arguments import (
     check_count,
     check_number,
     check_step_size,
-    rows_per_batch,
 )
 from fedsim.arrays import Array, Arrays
 from fedsim.privacy import Mechanism
 from fedsim.privacy import fald as accounting
 from fedsim.problems import weights_of
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import (
     Backend,
     Job,

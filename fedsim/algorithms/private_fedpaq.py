@@ -15,13 +15,13 @@ from fedsim.algorithms.common.arguments import (
     check_count,
     check_number,
     check_step_size,
-    rows_per_batch,
 )
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import QSGD
 from fedsim.errors import InvalidInput
 from fedsim.privacy import Guarantee, Mechanism
 from fedsim.privacy import fedpaq as accounting
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import Job, ProblemLike, Received, Replies, Rng, Visitors
 from fedsim.schedules import StepSize, steps_of
 from fedsim.text import short_str
@@ -80,9 +80,8 @@ class PrivateFedPAQ:
             check_number("PrivateFedPAQ", self, name, math.ulp(0.0), 1.0 if name == "delta" else math.inf)
         if (self.batch_size is None) == (self.fraction is None):
             raise InvalidInput(
-                f"PrivateFedPAQ(batch_size={short_str(self.batch_size)}, fraction={short_str(self.fraction)}): "
-                "give one of the "
-                "two, rows per step or the share of its rows that a client uses in a round"
+                f"PrivateFedPAQ(batch_size={short_str(self.batch_size)}, fraction={short_str(self.fraction)}): give "
+                "one of the two, rows per step or the share of its rows that a client uses in a round"
             )
         check_batch_size("PrivateFedPAQ", self.batch_size)
         if self.fraction is not None:

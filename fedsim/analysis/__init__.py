@@ -11,11 +11,11 @@ Each question is a function of results, folders or studies that returns a tidy t
 | stragglers and fairness | `waste`, `fairness` |
 | effect of a parameter, or of a setting | `u_curve`, `compare` |
 
-`figures` draws curves and bars on matplotlib axes. `timeline` has the visits of a run and `lanes` its swim lanes and
+`figures` draws curves and bars on matplotlib axes. `timeline` has the visits of a run, `gantt` its Gantt charts and
 trace files. `report` makes the HTML page, `summary` the lines after a run.
 """
 
-from fedsim.analysis import figures, lanes, report, summary, timeline
+from fedsim.analysis import figures, gantt, report, summary, timeline
 from fedsim.analysis.effects import compare, u_curve
 from fedsim.analysis.targets import at_budget, bits_to, meets_deadline, time_to
 from fedsim.analysis.timeline import fairness, waste
@@ -28,7 +28,7 @@ __all__ = [
     "ess_rates",
     "fairness",
     "figures",
-    "lanes",
+    "gantt",
     "meets_deadline",
     "pareto",
     "report",

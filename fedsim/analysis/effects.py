@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures
-from fedsim.analysis.inputs import Answer, LabelledRun, gather
+from fedsim.analysis.inputs import Answer, LabelledRun, collect_runs
 from fedsim.analysis.intervals import FEWEST, RESAMPLES, mean_interval, median_interval, medians, middle
 from fedsim.analysis.targets import AXES, table
 from fedsim.budget import Target
@@ -42,7 +42,7 @@ def u_curve(
         raise InvalidInput(
             f"u_curve(parameter={short_repr(parameter)}): name a setting or a field of the algorithm, 'local_steps'"
         )
-    runs = [_with_parameter(one, parameter) for one in gather(results)]
+    runs = [_with_parameter(one, parameter) for one in collect_runs(results)]
     frame = table(runs, Target(metric, above, below))
     groups = {value: own[against].to_numpy(np.float64) for value, own in frame.groupby(parameter, sort=True)}
     if len(groups) < 2:
@@ -117,7 +117,7 @@ def compare(
         goal, column = Target(metric, above, below), str(check_choice("compare(against={!r})", against, AXES))
     sides = []
     for side in (a, b):
-        frame = table(gather(side), goal)
+        frame = table(collect_runs(side), goal)
         keyed = frame.set_index(["seed", "replica"])[column]
         if keyed.index.has_duplicates:
             raise InvalidInput(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-HIGHER = frozenset(
+HIGHER_IS_BETTER = frozenset(
     ("accuracy", "ess", "ess_tail", "ess_per_megabit", "ess_per_second", "accepted", "agreement", "accuracy_above")
 )  # of all other metrics, lower is better
 
@@ -47,15 +47,15 @@ class LabelledRun:
 
 
 @runtime_checkable
-class Studied(Protocol):
+class StudyLike(Protocol):
     """A study: `runs` holds (settings, result) pairs."""
 
     runs: Any
 
 
-def gather(results: object) -> list[LabelledRun]:
+def collect_runs(results: object) -> list[LabelledRun]:
     """Return all runs in `results`: a Result, the folder of a run or sweep, a study, or several of these."""
-    found = list(_gather(results, ""))
+    found = list(_collect(results, ""))
     if not found:
         raise InvalidInput(f"results={short_repr(results)}: it contains no complete run")
     if all(one.label for one in found):
@@ -65,27 +65,27 @@ def gather(results: object) -> list[LabelledRun]:
     return [LabelledRun(one.label or word, one.settings, one.result) for one, word in zip(found, words, strict=True)]
 
 
-def facts(one: LabelledRun) -> dict[str, Any]:
+def run_columns(one: LabelledRun) -> dict[str, Any]:
     """Return the columns that identify the run of a row."""
     return {"run": one.label, **{n: v for n, v in one.settings.items() if n not in ("seed", "run")}, "seed": one.seed}
 
 
-def _gather(results: object, label: str) -> Iterator[LabelledRun]:
+def _collect(results: object, label: str) -> Iterator[LabelledRun]:
     if isinstance(results, Result):
         yield LabelledRun(label, dict(_settings(results)), results)
     elif isinstance(results, str | Path):
         yield from _folder(check_path("results", results), label)
     elif isinstance(results, Mapping):
         for name, own in results.items():
-            for one in _gather(own, str(name)):
+            for one in _collect(own, str(name)):
                 yield LabelledRun(str(name), one.settings, one.result)
-    elif isinstance(results, Studied):
+    elif isinstance(results, StudyLike):
         for settings, result in results.runs:
             yield LabelledRun(label, dict(settings), result)
     elif isinstance(results, Iterable):
         for own in call_function(f"results={short_repr(results)}", list, results):
             folder = check_path("results", own) if isinstance(own, str | Path) else None
-            yield from _gather(own, folder.name if folder is not None and _is_run(folder) else label)
+            yield from _collect(own, folder.name if folder is not None and _is_run(folder) else label)
     else:
         raise InvalidInput(
             f"results={short_repr(results)}: give a result, a folder, a study, or a list or mapping of them"

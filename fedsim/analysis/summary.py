@@ -56,13 +56,13 @@ def heading(result: Result, width: int = text.DEFAULT_WIDTH) -> list[str]:
     scenario = result.manifest.get("scenario")
     if not scenario:
         return []
-    clients = "" if result.clients is None else f"{text.many(len(result.clients), 'client')}, "
+    clients = "" if result.clients is None else f"{text.plural(len(result.clients), 'client')}, "
     title = (
         f"{scenario['algorithm']['type']}, {scenario['problem']['type']}, {clients}"
-        f"{text.many(len(result.replicas), 'replica')}, seed {scenario['seed']}"
+        f"{text.plural(len(result.replicas), 'replica')}, seed {scenario['seed']}"
     )
     parts = {name: scenario.get(name) for name in ("algorithm", "network", "devices", "participation", "budget")}
-    facts = [f"{name:15}{text.recorded(part) if part else 'none'}" for name, part in parts.items()]
+    facts = [f"{name:15}{text.recorded_call(part) if part else 'none'}" for name, part in parts.items()]
     return [piece for line in (title, *facts) for piece in text.wrapped(line, width, indent=15)]
 
 
@@ -178,7 +178,7 @@ def warnings_of(texts: Sequence[str]) -> str:
     """Return the warnings of the runs of a setting as one cell: how many runs have one, and the first."""
     given = [one for one in texts if isinstance(one, str) and one]
     if given and len(texts) > 1:
-        return f"{len(given)} of {text.many(len(texts), 'run')}: {given[0]}"
+        return f"{len(given)} of {text.plural(len(texts), 'run')}: {given[0]}"
     return "".join(given)
 
 
@@ -221,7 +221,7 @@ def target_lines(result: Result) -> list[str]:
 
 def _within(limits: dict[str, Any]) -> str:
     """Return the first limit of the budget: within 30m00s, within 200 rounds."""
-    forms: dict[str, Any] = {"seconds": text.seconds, "rounds": lambda count: text.many(int(count), "round")}
+    forms: dict[str, Any] = {"seconds": text.seconds, "rounds": lambda count: text.plural(int(count), "round")}
     for name in ("seconds", "rounds", "total_bits", "uplink_bits", "downlink_bits", "backhaul_bits"):
         if (limit := limits.get(name)) is not None:
             return f"within {forms.get(name, text.bits)(float(limit))}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures
-from fedsim.analysis.inputs import Answer, LabelledRun, facts, gather
+from fedsim.analysis.inputs import Answer, LabelledRun, collect_runs, run_columns
 from fedsim.analysis.intervals import wilson
 from fedsim.analysis.summary import level, target
 from fedsim.arrays import Array
@@ -85,8 +85,8 @@ def table(runs: list[LabelledRun], goal: Target) -> pd.DataFrame:
     """Return `spent_at` of all runs in one table, settings first."""
     import pandas as pd
 
-    parts = [spent_at(one.result, goal).assign(**facts(one)) for one in runs]
-    names = list(dict.fromkeys(name for one in runs for name in facts(one)))
+    parts = [spent_at(one.result, goal).assign(**run_columns(one)) for one in runs]
+    names = list(dict.fromkeys(name for one in runs for name in run_columns(one)))
     frame = pd.concat(parts, ignore_index=True)
     return frame[[*names, *(name for name in frame.columns if name not in names)]]
 
@@ -116,7 +116,7 @@ def time_to(
     """
     goal = Target(metric, above, below)
     check_choice("against={!r}", against, AXES)
-    frame = table(gather(results), goal)
+    frame = table(collect_runs(results), goal)
     words = f"{figures.NAMES.get(against, against)} until {level(goal)}"
     return Answer(frame, figures.ranges(frame, against, words))
 
@@ -144,11 +144,11 @@ def at_budget(
     if not limits:
         raise InvalidInput("at_budget: give at least one limit, such as seconds=60")
     parts = []
-    for one in gather(results):
+    for one in collect_runs(results):
         frame, replicas = _evaluations(one.result, metric)
         inside = frame[np.logical_and.reduce([frame[name] <= limit for name, limit in limits.items()])]
         last = inside.groupby("replica").last().reindex(replicas).rename(columns={"value": metric})
-        parts.append(last.rename_axis("replica").reset_index().assign(**facts(one)))
+        parts.append(last.rename_axis("replica").reset_index().assign(**run_columns(one)))
     frame = pd.concat(parts, ignore_index=True)
     words = f"{metric} within {', '.join(f'{name} {limit:g}' for name, limit in limits.items())}"
     return Answer(frame, figures.ranges(frame, metric, words))
@@ -164,7 +164,7 @@ def meets_deadline(
     import pandas as pd
 
     goal, limit = Target(metric, above, below), check_positive("meets_deadline(seconds={})", seconds)
-    frame = table(gather(results), goal)
+    frame = table(collect_runs(results), goal)
     rows = []
     for label, own in frame.groupby("run", sort=False):
         hits, count = int((own["seconds"] <= limit).sum()), len(own)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures
-from fedsim.analysis.inputs import Answer, facts, gather
+from fedsim.analysis.inputs import Answer, collect_runs, run_columns
 from fedsim.arrays import Array
 from fedsim.errors import NotRecorded
 from fedsim.results import Result
@@ -71,10 +71,13 @@ def visits(result: Result) -> pd.DataFrame:
 
     Columns: `replica, client, round` (in which the visit started); the instants `select, download, compute` (NaN for a
     step that was not completed) and `end_s`; the `outcome`: upload (the reply arrived), drop, late, or "" if the run
-    ended first; `bits` that left the client and `down_bits` that left the server for it.
+    ended first; `bits` that left the client and `down_bits` that left the server for it; of a Flower app also the
+    metrics of the reply.
     """
     import pandas as pd
 
+    if result.visits is not None:
+        return result.visits.copy()
     if result.events is None:
         raise NotRecorded("this run has no timeline; run it again with record=fs.Record(events=True)")
     events = result.events[result.events["client"] >= 0]
@@ -170,8 +173,8 @@ def fairness(results: object) -> Answer:
     """
     import pandas as pd
 
-    runs = gather(results)
-    frame = pd.concat([contributions(run.result).assign(**facts(run)) for run in runs], ignore_index=True)
+    runs = collect_runs(results)
+    frame = pd.concat([contributions(run.result).assign(**run_columns(run)) for run in runs], ignore_index=True)
     indices: dict[str, list[float]] = {}
     for run in runs:
         indices.setdefault(run.label, []).extend(jain(run.result))
@@ -201,7 +204,7 @@ def waste(results: object) -> Answer:
 
     rows: list[dict[str, Any]] = []
     parts: dict[str, list[dict[str, float]]] = {}
-    for run in gather(results):
+    for run in collect_runs(results):
         seconds = wasted_seconds(run.result)
         if len(seconds) < len(CAUSES):
             absent = next(name for name, cause in CAUSES.items() if cause not in seconds)
@@ -211,7 +214,7 @@ def waste(results: object) -> Answer:
         for cause, value in seconds.items():
             share = value / total if total else 0.0
             row = {"cause": cause, "device_s": value, "share": share, "bits": bits[cause]}
-            rows.append(facts(run) | row | details.get(cause, {}))
+            rows.append(run_columns(run) | row | details.get(cause, {}))
     bars = {
         label: {cause: float(np.mean([one[cause] for one in runs])) for cause in CAUSES.values()}
         for label, runs in parts.items()

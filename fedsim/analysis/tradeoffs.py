@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedsim.analysis import figures
-from fedsim.analysis.inputs import HIGHER, Answer, LabelledRun, facts, gather
+from fedsim.analysis.inputs import HIGHER_IS_BETTER, Answer, LabelledRun, collect_runs, run_columns
 from fedsim.analysis.summary import final_metrics, warnings, warnings_of
 from fedsim.arrays import Array
 from fedsim.checks import check_bool
@@ -73,8 +73,12 @@ def pareto(
         raise InvalidInput(f"pareto(among={short_repr(among)}): choose from {', '.join(COSTS)}")
     if not isinstance(metric, str):
         raise InvalidInput(f"pareto(metric={short_repr(metric)}): name a metric's column, such as 'w2'")
-    up = metric in HIGHER if higher_is_better is None else check_bool("pareto(higher_is_better={})", higher_is_better)
-    frame = outcomes(gather(results), metric)
+    up = (
+        metric in HIGHER_IS_BETTER
+        if higher_is_better is None
+        else check_bool("pareto(higher_is_better={})", higher_is_better)
+    )
+    frame = outcomes(collect_runs(results), metric)
     if strange := [name for name in among if name not in frame]:
         raise NotRecorded(f"pareto(among={short_repr(list(among))}): these runs did not record {strange[0]}")
     points = frame[[*among, metric]].to_numpy(np.float64, copy=True)
@@ -93,7 +97,7 @@ def outcomes(runs: list[LabelledRun], metric: str) -> pd.DataFrame:
         if metric not in ends:
             one.result.curve(metric)  # raises NotRecorded and lists the evaluated metrics
         known = costs(one.result) | {name: ends[name] for name in (metric, "epsilon") if name in ends}
-        rows.append(facts(one) | known | {"warnings": "; ".join(warnings(one.result))})
+        rows.append(run_columns(one) | known | {"warnings": "; ".join(warnings(one.result))})
     frame = pd.DataFrame(rows)
     numbers = [name for name in (*COSTS, metric) if name in frame]
     groups = frame.groupby("run", sort=False)
@@ -128,7 +132,7 @@ def ess_rates(results: object) -> Answer:
     from fedsim.metrics import diagnostics
 
     rows = []
-    for one in gather(results):
+    for one in collect_runs(results):
         result = one.result
         draws = int(np.min(result.lengths, initial=len(result.sample_rounds)))
         if (theta := result.theta) is None or draws < diagnostics.MIN_DRAWS:
@@ -144,7 +148,7 @@ def ess_rates(results: object) -> Answer:
             "ess_per_second": ess / seconds if seconds else np.nan,
         }
         sizes = {"ess": ess, "ess_tail": float(np.min(diagnostics.ess_tail(theta[:draws])))}
-        rows.append(facts(one) | sizes | {"sent_bits": bits, "seconds": seconds, **rates})
+        rows.append(run_columns(one) | sizes | {"sent_bits": bits, "seconds": seconds, **rates})
     frame = pd.DataFrame(rows)
     figure = figures.blank(10, 1.6 + 0.32 * frame["run"].nunique())
     for axes, name in zip(figure.subplots(1, 2, sharey=True), rates, strict=True):

@@ -117,7 +117,9 @@ Out = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Same as --set seed=N.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads. [default: one per core]")]
-Runtime = Annotated[str, typer.Option("--runtime", metavar="NAME", help="Where jobs run: inline or ray.")]
+Runtime = Annotated[
+    str, typer.Option("--runtime", metavar="NAME", help="Where clients compute: inline (threads) or ray.")
+]
 Address = Annotated[str | None, typer.Option("--address", metavar="A", help="Address of a Ray cluster to join.")]
 Hosts = Annotated[int | None, typer.Option("--hosts", metavar="N", help="Number of client hosts on Ray.")]
 ClientsPerHost = Annotated[
@@ -151,7 +153,7 @@ def run(
     hosts: Hosts = None, clients_per_host: ClientsPerHost = None, checkpoint_every: Every = None,
     clock: Clock = "auto", timing_only: TimingOnly = False, help: Help = False,
 ) -> None:  # fmt: skip
-    """Run a scenario file, or every combination of its grid."""
+    """Run a scenario file, with the grid and figure that it defines."""
     from fedsim.cli import run as command
 
     if help:
@@ -166,6 +168,43 @@ def run(
             runtime=command.runtime_from(runtime, threads, address, hosts, clients_per_host),
             checkpoint_every=command.interval(checkpoint_every), clock=clock, timing_only=timing_only,
         )  # fmt: skip
+
+
+AppFolder = Annotated[str, typer.Argument(metavar="PATH", show_default=False, help="The folder of a Flower app.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", metavar="N", help="Default: the app's num-supernodes.")]
+GraphML = Annotated[
+    Path | None,
+    typer.Option("--network", callback=_path, metavar="FILE", help="GraphML; default: no time to transfer."),
+]
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        "--devices", callback=_path, metavar="FILE", help="CSV, the columns of devices.table; default: instant."
+    ),
+]
+AppSettings = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A setting of the app: num-server-rounds=20.")
+]
+AppSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random numbers.")]
+AppOut = Annotated[
+    Path | None, typer.Option("--out", callback=_path, metavar="DIR", help="Save the result in this new folder.")
+]
+
+
+@app.command(epilog="Next: fedsim report DIR.")
+def flower(
+    path: AppFolder, nodes: Nodes = None, network: GraphML = None, devices: Table = None,
+    settings: AppSettings = [], seed: AppSeed = 0, out: AppOut = None, quiet: Quiet = False,  # noqa: B006
+    checkpoint_every: Every = None, runtime: Runtime = "inline", threads: Threads = None, address: Address = None,
+    hosts: Hosts = None,
+) -> None:  # fmt: skip
+    """Run a Flower app, unmodified, on the virtual clock."""
+    from fedsim.cli import flower as command
+    from fedsim.cli.run import interval, runtime_from
+
+    arguments = command.Arguments(path, nodes, network, devices, tuple(settings), seed)
+    where, every = runtime_from(runtime, threads, address, hosts), interval(checkpoint_every)
+    command.run(arguments, out=out, quiet=quiet, runtime=where, checkpoint_every=every)
 
 
 @app.command(epilog="Next: fedsim report DIR.")
@@ -186,7 +225,7 @@ def sweep(
     shard: Shard = None, resume: Resume = False, retry_failed: Retry = False, dry_run: DryRun = False,
     quiet: Quiet = False, runtime: Runtime = "inline", address: Address = None,
 ) -> None:  # fmt: skip
-    """Run every combination of a grid, each in its own folder."""
+    """Run a grid in parallel, each combination in its own folder."""
     from fedsim.cli.run import runtime_from
     from fedsim.cli.sweep import sweep as command
 

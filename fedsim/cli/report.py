@@ -122,7 +122,7 @@ def reproduce(name: str | None, *, quick: bool, full: bool, jobs: int | None, ou
 
     def show(progress: FigureProgress) -> None:
         if progress.verdicts is None:
-            write(f"{progress.figure.paper}/{progress.figure.name}  {text.many(progress.runs, 'run')}")
+            write(f"{progress.figure.paper}/{progress.figure.name}  {text.plural(progress.runs, 'run')}")
             return
         lines = [line for verdict in progress.verdicts for line in claim_lines(verdict, width)]
         title = text.wrapped(
@@ -170,6 +170,6 @@ def count_lines(verdicts: list[Verdict]) -> list[str]:
     can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
     held = sum(v["held"] for v in can)
     return [
-        f"{text.many(len(verdicts), 'claim')}: " + ", ".join(f"{n} {word}" for word, n in count.items()),
+        f"{text.plural(len(verdicts), 'claim')}: " + ", ".join(f"{n} {word}" for word, n in count.items()),
         f"{held} held of {len(can)} that can hold and were run",
     ]

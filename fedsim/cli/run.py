@@ -17,7 +17,7 @@ from fedsim.cli.sweep import table
 from fedsim.cli.terminal import outputs, stop_signals
 from fedsim.engine.message_sizes import reply_shape
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
-from fedsim.protocols import Describes, Observer, Runtime, as_algorithm, as_problem
+from fedsim.protocols import Describes, Executable, Observer, Runtime, as_algorithm, as_problem
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.files import new_folder
@@ -125,6 +125,11 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
         return
     if facts.get("grid"):
         raise InvalidInput(f"{folder} has an unfinished grid, which cannot be resumed; repeat its fedsim run command")
+    if "flower" in (facts.get("source") or {}):
+        from fedsim.cli import flower
+
+        flower.resume(folder, facts, quiet=quiet, runtime=runtime)
+        return
     loaded, settings = from_origin(facts.get("source") or {})
     scenario = loaded.build(settings)
     write(*header(loaded.name, scenario, runtime, [settings], "as before"))
@@ -147,15 +152,16 @@ def _observed(
     file: ScenarioFile, scenario: Scenario, settings: dict[str, Any], console: Console, write: Callable[..., None],
     label: str, **options: Any,
 ) -> Result:  # fmt: skip
+    with file.blamed(FedsimError):
+        return observed(scenario, console, write, label, source=file.origin(settings), **options)
+
+
+def observed(scenario: Any, console: Console, write: Callable[..., None], label: str, **options: Any) -> Result:
     """Run with a progress bar or log lines. A failed run without a checkpoint leaves no folder."""
     try:
-        with (
-            _resumable(options.get("out")),
-            file.blamed(FedsimError),
-            progress.progress_bar(console, scenario.budget, label) as bar,
-        ):
+        with _resumable(options.get("out")), progress.progress_bar(console, scenario.budget, label) as bar:
             observers = (*bar, *_log(scenario, write, label, console))
-            return simulate(scenario, observers=observers, source=file.origin(settings), **options)
+            return simulate(scenario, observers=observers, **options)
     except BaseException:
         if options.get("out") is not None:
             remove_unfinished(options["out"])
@@ -222,23 +228,30 @@ LABEL = 11  # width
 
 def header(name: str, scenario: Scenario, runtime: Runtime, runs: list[dict[str, Any]], clock: str) -> list[str]:
     """Return the lines before a run; of a grid, its first scenario and the axes."""
+    if isinstance(scenario, Executable):
+        title, facts = scenario.header()
+        return _wrapped(f"{name}: {title}", facts | _settings(runs))
     problem = scenario.problem
     title = (
         f"{name}: {type(scenario.algorithm).__name__}, {type(problem).__name__} d={problem.dim:,}, "
-        f"{text.many(problem.clients, 'client')}, {text.many(len(scenario.replica_numbers), 'replica')}, "
+        f"{text.plural(problem.clients, 'client')}, {text.plural(len(scenario.replica_numbers), 'replica')}, "
         f"seed {scenario.seed}, {_described(runtime, 'inline')}"
     )
     parts = {"network": scenario.network, "compute": scenario.devices}
     counted = " + ".join(part for part, value in parts.items() if value is not None) or "no time passes"
     facts = {
-        "algorithm": text.called(scenario.algorithm),
+        "algorithm": text.call_of(scenario.algorithm),
         "network": _described(scenario.network, "none: messages take no time"),
         "devices": _described(scenario.devices, "none: computing takes no time and no client drops out"),
         "policy": f"{text.policy(scenario.participation)}     wire  {_wire(scenario)}",
-        "budget": text.called(scenario.budget),
+        "budget": text.call_of(scenario.budget),
         **_settings(runs),
         "clock": f"{clock} ({counted})",
     }
+    return _wrapped(title, facts)
+
+
+def _wrapped(title: str, facts: dict[str, str]) -> list[str]:
     lines = [title, *(f"{key:{LABEL}}{fact}" for key, fact in facts.items())]
     return [piece for line in lines for piece in text.wrapped(line, text.width(), indent=LABEL)]
 
@@ -255,7 +268,7 @@ def _settings(runs: list[dict[str, Any]]) -> dict[str, str]:
 def _described(part: object, absent: str) -> str:
     if part is None:
         return absent
-    return str(part.describe()) if isinstance(part, Describes) else text.called(part)
+    return str(part.describe()) if isinstance(part, Describes) else text.call_of(part)
 
 
 def _wire(scenario: Scenario) -> str:

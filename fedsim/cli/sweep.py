@@ -101,7 +101,7 @@ def _opening(spec: SweepSpec, mine: int, shard: object, complete: int, todo: int
     sizes = [len(values) for values in spec.grid.values()]
     product = "x".join(map(str, sizes)) + " = " if len(sizes) > 1 else ""
     part = "" if shard is None else f"this shard {mine:,}: "
-    return f"{product}{text.many(len(spec.runs), 'run')}; {part}{complete:,} complete, {todo:,} to do"
+    return f"{product}{text.plural(len(spec.runs), 'run')}; {part}{complete:,} complete, {todo:,} to do"
 
 
 def _shard(value: str | None) -> tuple[int, int] | None:

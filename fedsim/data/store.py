@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +156,6 @@ def fetch(dataset: str, file: File) -> Path:
 
 
 def _has_bar() -> bool:
-    from importlib.util import find_spec
-
     return find_spec("tqdm") is not None
 
 
@@ -196,6 +196,4 @@ def _open(folder: Path) -> Arrays | None:
 
 
 def _remove(folder: Path) -> None:
-    import shutil
-
     shutil.rmtree(folder, ignore_errors=True)

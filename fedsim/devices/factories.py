@@ -71,7 +71,9 @@ def from_flops(
     """Return devices whose seconds per step are the work of a step over each device's floating-point speed."""
     work = check_number("flops_per_step", flops_per_step)
     speed = check_column("flops_per_second", flops_per_second, low=TINY)
-    return Devices(np.divide(work, speed), slowdown=slowdown, dropout=dropout, availability=availability)
+    return Devices(
+        np.divide(work, speed), slowdown=slowdown, dropout=dropout, availability=availability, flops_per_step=work
+    )
 
 
 COLUMNS = ("seconds_per_step", "seconds_per_example", "slowdown", "dropout", "latency_s", "client")

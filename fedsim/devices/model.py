@@ -20,7 +20,7 @@ import numpy as np
 
 from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
-from fedsim.checks import check_bool, check_int
+from fedsim.checks import check_bool, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.per_client import Column, check_column, check_field, duration, row_count, rows_of
 from fedsim.protocols import (
@@ -91,6 +91,7 @@ class Devices:
     latency_s: Column = 0.0
     per_example: bool = False
     recycle: bool = False
+    flops_per_step: float | None = None  # of `from_flops`: the floating-point operations of a step
 
     timeless = True  # compute time and dropout do not depend on when a visit begins
 
@@ -102,6 +103,8 @@ class Devices:
             object.__setattr__(self, "seconds_per_step", check_column(unit, self.seconds_per_step))
         object.__setattr__(self, "latency_s", check_column("latency_s", self.latency_s))
         object.__setattr__(self, "dropout", _dropout(self.dropout))
+        if self.flops_per_step is not None:
+            object.__setattr__(self, "flops_per_step", check_positive("flops_per_step={}", self.flops_per_step))
         _has(self.slowdown, "slowdown", "factor", "devices.pareto_slowdown(2.0)")
         _has(self.availability, "availability", "next_available", "devices.markov(on_s=3600, off_s=7200)")
 
@@ -174,12 +177,12 @@ class Devices:
 
     @cached_property
     def reliable(self) -> bool:
-        """Whether no visit ever drops out."""
+        """True if no visit ever drops out."""
         return not any(np.any(self._share(name)) for name in PHASES)
 
     @cached_property
     def instant(self) -> bool:
-        """Whether computing takes no time."""
+        """True if computing takes no time."""
         speed = self.seconds_per_step
         seconds = speed.median_step_s if isinstance(speed, LognormalSpeed) else speed
         return not (np.any(seconds) or np.any(self.latency_s))

@@ -1,16 +1,23 @@
 """Run a scenario on a virtual clock: two clocks, one rulebook, one way for a round to count.
 
-run         the loop: next block of rounds from the clock, commit it, checkpoint
-commit      the only way a round counts: budget, privacy ledger, aggregate, totals, record, observers
-rounds      values: Cohort, VisitOutcomes, RoundBlock
-learner     models, client memory, replies                    broadcasts    what asynchronous clients started from
-system      what clocks may read                              view          what a policy sees
-sites       models of a replica, routes between sites         record        samples, rows, metrics
-events      rows of `events`                                  evaluation    metrics after a round
-checkpoint  when, what is saved, resume                       checks, scenario_checks, site_checks, memory_needed
-message_sizes  bits of replies                                initial_state models and memory before round 1
-manifest    what a finished run leaves                        own_code      digests of users' classes
-clock/      the protocol of a clock, and which one: SimPy, compiled
+run            the loop: next block of rounds from the clock, commit it, checkpoint
+commit         the only way a round counts: budget, privacy ledger, aggregate, totals, record, observers
+rounds         values: Cohort, VisitOutcomes, RoundBlock
+learner        models, client memory, replies
+broadcasts     the models that asynchronous clients started from
+system         what clocks may read: parts, routes, keyed draws
+view           the argument of a policy
+sites          servers, edges or gossiping clients of a replica, and the routes between them
+recorder       samples and rows of `rounds`
+evaluation     metrics after a round
+events         rows of `events`
+checkpoint     when to save, what is saved, resume
+checks         refusals before the first round
+memory_needed  bytes that a run needs
+message_sizes  bits of replies
+initial_state  models and client memory before round 1
+manifest       the manifest of a finished run
+clock/         the protocol of a clock, and which one: SimPy, compiled
 """
 
 from __future__ import annotations

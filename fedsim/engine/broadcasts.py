@@ -1,6 +1,6 @@
-"""Broadcasts that visits of asynchronous clients have started from, by replica and version; replies as if from now.
+"""Broadcasts that visits of asynchronous clients started from, by replica and version, and the rebasing of replies.
 
-A version is kept while a visit in flight names it. The newest one is not here: it follows from the present state.
+A version is kept while a visit in flight names it. The newest version is not stored: it follows from the current state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When to checkpoint, what goes into it, and how a run takes up from one."""
+"""When to checkpoint, what goes into it, and how a run resumes from one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Checkpointer:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run is asked to end."""
+        """True if the run is asked to end."""
         return self.stop is not None and self.stop.is_set()
 
     def clock_of(self, clock: str) -> str:
@@ -51,8 +51,8 @@ class Checkpointer:
             raise InvalidInput(f"clock={clock!r}: the run was begun on clock={saved!r}; resume it without clock=")
         return saved or clock
 
-    def take_up(self, run: Run) -> tuple[int, Array, Arrays]:
-        """Return the rounds that are done, the active replicas, and the clock's saved state."""
+    def resume(self, run: Run) -> tuple[int, Array, Arrays]:
+        """Restore the run; return the rounds that are done, the active replicas, and the clock's saved state."""
         if self.saved is None:
             return 0, np.arange(len(run.system.replicas)), {}
         state = self.saved.state

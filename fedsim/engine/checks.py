@@ -1,4 +1,4 @@
-"""Refusals of a run: timelines that need values which do not exist yet, and rounds that never close."""
+"""Refusals before and during a run: timelines that need values too early, and rounds that never close."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Problem, has_columns
 
-IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless;
+IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless
 EMPTY_ROUNDS = 4_000  # the same where no client was selected, which a random policy may do
 TOO_MANY = 1e9  # rounds to spend the budget
 
@@ -24,14 +24,14 @@ def check_run(system: System, sizes: MessageSizes) -> None:
     described = system.policy.to_columns() is not None and has_columns(system.policy.wrapped, "policy")
     if system.gossip is not None and not described:
         raise InvalidInput(
-            f"the policy {policy} over gossip: its closing rule has no columns, so it does "
-            "not define when a site stops waiting for its neighbours; take full(), first(K) or deadline(seconds)"
+            f"the policy {policy} over gossip: its closing rule has no columns, so it does not define when a site "
+            "stops waiting for its neighbours; use full(), first(K) or deadline(seconds)"
         )
     name, codec = type(system.algorithm.wrapped).__name__, system.algorithm.codec
     if system.policy.asynchronous and not described:
         raise InvalidInput(
-            f"{policy}: asynchronous clients are drawn and aggregated as participation.buffered says; a "
-            "select or close of its own would never be called; leave it out, or work in rounds"
+            f"{policy}: asynchronous clients are drawn and aggregated as participation.buffered does it; a `select` or "
+            "`close` of its own would never be called; remove it, or use a synchronous policy"
         )
     if system.timing_only and system.budget.target is not None:
         raise InvalidInput(
@@ -40,14 +40,14 @@ def check_run(system: System, sizes: MessageSizes) -> None:
         )
     if system.timing_only and sizes.depend_on_values:
         raise InvalidInput(
-            f"timing_only=True cannot time {name} with {codec}: how long its replies are depends on their values; "
-            "take a codec of fixed length such as fs.codecs.QSGD(levels), or compute"
+            f"timing_only=True cannot time {name} with {codec}: the length of a reply depends on its values; use a "
+            "codec of fixed length such as fs.codecs.QSGD(levels), or run with learning"
         )
     in_step = system.sites.count == 1 or system.sites.every == 1
     if not in_step and sizes.depend_on_values:
         raise InvalidInput(
-            f"{name} with {codec}: how long its replies are depends on their values, which sites that run ahead of "
-            "each other do not know in time; take a codec of fixed length such as fs.codecs.QSGD(levels)"
+            f"{name} with {codec}: the length of a reply depends on its values, which are not known in time where "
+            "sites are rounds apart; use a codec of fixed length such as fs.codecs.QSGD(levels)"
             + ", or every=1"
             * bool(system.sites.every)
         )

@@ -89,20 +89,20 @@ class Totals:
             chosen = block.starts.client.astype(np.int64)
             times_chosen = np.repeat(times.ravel(), np.diff(block.starts.offsets, axis=1).ravel())
         _count(totals["selected"], chosen, 1, times_chosen)
-        if not block.smooth:
+        if not block.nothing_wasted:
             values |= {
                 "dropped": outcome == DROPPED, "late": block.late, "wasted_bits": block.wasted_bits,
                 "wasted_down_bits": np.where(arrived, 0, v.down_bits),
             }  # fmt: skip
-        for name, value in (values | {"arrived": 1 if block.smooth else arrived}).items():
+        for name, value in (values | {"arrived": 1 if block.nothing_wasted else arrived}).items():
             _count(totals[name], client, value, weight)
         last = np.where(times > 0, block.first_round + np.arange(block.rounds), 0).ravel()
-        round, replied = block.per_visit(last), slice(None) if block.smooth else block.replied
+        round, replied = block.per_visit(last), slice(None) if block.nothing_wasted else block.replied
         np.maximum.at(totals["last_round"], client[replied], round[replied])
         if block.starts is not None:
             version = block.first_round - 1 + block.row_of % block.rounds
             _count(totals["staleness"], client, np.where(arrived, version - v.version, 0), weight)
-        if not block.smooth:
+        if not block.nothing_wasted:
             self._add_seconds(block.by_replica(), counts)
 
     def _add_seconds(self, block: RoundBlock, counts: Array) -> None:

@@ -190,7 +190,7 @@ class Evaluator:
         explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, Explained)]
         return {column: text for m, text in explained for column in m.columns}
 
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Return warnings about figures of the finished run, a sentence each."""
         return [
             text

@@ -139,9 +139,8 @@ class Learner:
         reply: Reply = await self.session.submit(batch, self._most_work)
         if shape.bits is not None and (reply.bits != shape.bits).any():
             raise InvalidInput(
-                f"{type(self._algorithm.wrapped).__name__}: a reply of {reply.bits.max()} bits in round "
-                f"{round}, where the "
-                f"clock expected {shape.bits}; its size must not depend on data, client or round"
+                f"{type(self._algorithm.wrapped).__name__}: a reply of {reply.bits.max()} bits in round {round}, where "
+                f"the clock expected {shape.bits}; its size must not depend on data, client or round"
             )
         return reply
 
@@ -297,6 +296,6 @@ class Learner:
         return np.broadcast_to(theta, (len(active), self._sites.count, theta.shape[-1]))
 
     def _rows(self, active: Array) -> Array:
-        """Return where these replicas' models stand in the state."""
+        """Return the rows of these replicas' models in the state."""
         models = self._sites.models
         return active if models == 1 else np.asarray((active[:, None] * models + np.arange(models)).ravel())

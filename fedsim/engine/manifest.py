@@ -1,4 +1,4 @@
-"""From a finished run to its `Result`, with a manifest: what was run, on what, on which clock, and for how long."""
+"""The `Result` of a finished run, with its manifest: scenario, runtime, clock, versions and real times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedsim.code_digest import code_digest
 from fedsim.engine.run import Run
 from fedsim.engine.sites import SiteNetwork
 from fedsim.exchanges import Gossip
-from fedsim.metrics.mixing import common_start
+from fedsim.metrics.mcmc import common_start
 from fedsim.network import Network
 from fedsim.protocols import PrivacyGuarantee, Runtime
 from fedsim.results import Result, cpu_features, versions
@@ -95,8 +95,8 @@ def _judged(run: Run) -> dict[str, Any]:
     if run.system.timing_only:
         return {"judged": {}, "warnings": []}
     columns = [name for metric in run.evaluator.metrics for name in metric.columns]
-    doubts = run.evaluator.doubts() + (common_start(run.system.scenario.starts) if "rhat" in columns else [])
-    return {"judged": run.evaluator.about(), "warnings": doubts}
+    warnings = run.evaluator.warnings() + (common_start(run.system.scenario.starts) if "rhat" in columns else [])
+    return {"judged": run.evaluator.about(), "warnings": warnings}
 
 
 def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
@@ -158,5 +158,5 @@ def identities(scenario: Scenario, timing_only: bool) -> tuple[str, str]:
 
 
 def describes(recorded: object, scenario: Scenario) -> bool:
-    """Whether a manifest's `scenario` is this one."""
+    """True if a manifest's `scenario` is this one."""
     return bool(json.loads(to_json(described(scenario))) == recorded)

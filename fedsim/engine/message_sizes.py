@@ -1,4 +1,4 @@
-"""How long messages are, before anything is computed.
+"""The lengths of messages, before anything is computed.
 
 The length of a reply is measured by running the algorithm's own `client` body once on a job without data: gradients and
 noise are zero, and a codec is only asked for its length. So algorithms need not declare what they send.

@@ -1,4 +1,4 @@
-"""What a run records: samples, one row per replica and round, and metrics."""
+"""The record of a run: samples, one row per replica and round, and metrics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import check_bool, check_choice, check_int
 from fedsim.errors import InvalidInput
+from fedsim.results import ROUNDS, SPENT
 
 LIMIT_BYTES = 1_000_000_000
-COLUMNS = (
-    "opened_s", "closed_s", "selected", "arrived", "dropped", "late",
-    "uplink_bits", "downlink_bits", "wasted_bits",
-    "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits",
-)  # fmt: skip
+COLUMNS = (*ROUNDS[2:], *SPENT)  # of a round of a replica, before its metrics
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a clock returns: rounds as values. Columns and sums over them; nothing here depends on which clock made them."""
+"""Rounds as values, which both clocks return: columns of visits, and sums over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
 
-CAUSES = ("late_s", "dropped_s", "called_off_s")  # seconds of devices that were spent for nothing, by outcome
+CAUSES = ("late_s", "dropped_s", "called_off_s")  # wasted seconds of devices, by outcome
 LOST = (LATE, DROPPED, CALLED_OFF)  # in the same order
 
 
@@ -128,7 +128,7 @@ class RoundBlock:
 
     @cached_property
     def all_arrive(self) -> bool:
-        """Whether every visit arrives, once."""
+        """True if every visit arrives, once."""
         v = self.visits
         return bool((v.outcome == ARRIVED).all()) and constant(v.multiplicity) in (0, 1)
 
@@ -156,8 +156,8 @@ class RoundBlock:
     # --- What counts of a visit: in a star by its outcome, over gossip by those of its messages -----------------------
 
     @cached_property
-    def smooth(self) -> bool:
-        """Whether all visits arrived, so that nothing was wasted; messages over gossip may always be."""
+    def nothing_wasted(self) -> bool:
+        """True if all visits arrived in time; False over gossip, where messages may be wasted in any round."""
         return self.gossip is None and bool((self.visits.outcome == ARRIVED).all())
 
     @cached_property
@@ -200,7 +200,7 @@ class RoundBlock:
 
     @property
     def _counted(self) -> Array:
-        """(R, n) bool: the rounds that there are."""
+        """(R, n) bool: the rounds that a replica has."""
         return np.asarray(np.arange(self.rounds) < self.lengths[:, None])
 
     def _per_sender(self, column: Array) -> Array:
@@ -214,28 +214,27 @@ class RoundBlock:
         v = self.visits
         arrived, dropped = v.outcome == ARRIVED, v.outcome == DROPPED
         lost, no_bits = ~arrived, np.zeros(self.closed_s.shape, np.int64)
-        smooth = self.smooth
+        nothing_wasted = self.nothing_wasted
         up = self.sums(v.up_bits)
         if self.first_round == 1:
-            up[:, 0] += self.setup_bits
+            up[:, :1] += self.setup_bits
         made: Arrays = {
             "opened_s": self.opened_s, "closed_s": self.closed_s, "selected": self.selected,
             "arrived": self.sums(arrived),
-            "dropped": no_bits if smooth else self.sums(dropped),
-            "late": no_bits if smooth else self.sums(self.late),
+            "dropped": no_bits if nothing_wasted else self.sums(dropped),
+            "late": no_bits if nothing_wasted else self.sums(self.late),
             "uplink_bits": up, "downlink_bits": self.sums(v.down_bits) + self.unselected_bits,
-            "wasted_bits": no_bits if smooth else self.sums(self.wasted_bits),
-            "dropped_bits": no_bits if smooth else self.sums(self.dropped_bits),
-            "wasted_down_bits": no_bits if smooth else self.sums(np.where(lost, v.down_bits, 0)),
+            "wasted_bits": no_bits if nothing_wasted else self.sums(self.wasted_bits),
+            "dropped_bits": no_bits if nothing_wasted else self.sums(self.dropped_bits),
+            "wasted_down_bits": no_bits if nothing_wasted else self.sums(np.where(lost, v.down_bits, 0)),
         }  # fmt: skip
-        seconds = self._seconds(lost, smooth)
+        seconds = self._seconds(lost, nothing_wasted)
         made["wasted_s"] = seconds[CAUSES[0]] + seconds[CAUSES[1]] + seconds[CAUSES[2]]
         return made | seconds | {"backhaul_bits": self.backhaul_bits + self.sums(v.backhaul_bits)}
 
-    def _seconds(self, lost: Array, smooth: bool) -> Arrays:
-        """Return device seconds that were lost, by cause; summed visit after visit, so that both clocks round "
-        "in the same way."""
-        if smooth:
+    def _seconds(self, lost: Array, nothing_wasted: bool) -> Arrays:
+        """Return device seconds that were lost, by cause, summed in the order of visits: equal bits on both clocks."""
+        if nothing_wasted:
             return dict.fromkeys(CAUSES, np.zeros(self.closed_s.shape))
         at = np.flatnonzero(lost)
         cause = np.zeros(CALLED_OFF + DROPPED + 1, np.int64)

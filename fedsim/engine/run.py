@@ -1,4 +1,4 @@
-"""One run: next block from the clock, commit it, checkpoint; and what committed rounds leave behind."""
+"""One run: next block from the clock, commit it, checkpoint; and the records of committed rounds."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fedsim.engine.system import System
 from fedsim.protocols import Observer, Visitors, is_sparse
 from fedsim.runtime.inline import step_size_hint
 
-LARGEST_BLOCK = 512  # rounds; with 64 toys take about 1.2 to 1.5 times the processor time
+LARGEST_BLOCK = 512  # rounds; with 64, small problems take about 1.2 to 1.5 times the processor time
 LARGEST_BYTES = 64_000_000  # of a block's visits
 VISIT_BYTES = 77
 LONG_S = 0.5  # real seconds that a block may take before blocks become shorter: signals and checkpoints wait for it
-NUMBERS = 4_000_000  # updated in one call of several rounds: signals soon get their turn
+NUMBERS = 4_000_000  # updated in one call of several rounds: signals are handled soon
 LARGE = 200_000  # updated in a round: threads gain more there than several rounds in one call do
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What an observer sees after a round."""
+    """The argument of an observer after a round."""
 
     round: int
     active: int
@@ -43,7 +43,7 @@ class Progress:
 
 
 class Run:
-    """Everything that rounds leave behind, for replicas named by their position 0 ... R - 1."""
+    """The state and the records of a run; replicas are named by their position 0 ... R - 1."""
 
     def __init__(
         self, system: System, learner: Learner, checkpoints: Checkpointer, observers: Iterable[Observer] = ()
@@ -67,7 +67,7 @@ class Run:
 
     async def drive(self, clock: Clock, reason: str) -> None:
         """Commit blocks of rounds until every replica has stopped; `reason`: why this clock was chosen."""
-        done, active, saved = self.checkpoints.take_up(self)
+        done, active, saved = self.checkpoints.resume(self)
         await clock.resume(done, active, saved)
         rounds = 1
         try:
@@ -83,7 +83,7 @@ class Run:
             await clock.close()
 
     def _rounds(self, done: int, wanted: int) -> int:
-        """Return the length of the next block: never more than what is done, so that little is simulated in vain."""
+        """Return the length of the next block: at most the rounds done so far, so that few rounds are discarded."""
         if self._one_by_one:
             return 1
         system, most = self.system, LARGEST_BYTES // (VISIT_BYTES * self._visits)
@@ -138,7 +138,7 @@ class Run:
     # --- Several rounds in one call -----------------------------------------------------------------------------------
 
     def rounds_together(self, block: RoundBlock, i: int, accepted: Array) -> int:
-        """Return how many accepted rounds from i on can be taken in one call, with no look in between."""
+        """Return how many accepted rounds from i on can be learnt in one call, without an evaluation in between."""
         system, learner = self.system, self.learner
         done = block.first_round - 1 + i
         going = int(accepted[accepted > i].min()) - i  # rounds until one of the replicas ends
@@ -153,17 +153,17 @@ class Run:
             or self._better_on_threads
         ):  # fmt: skip
             return 1
-        looks = bool(self.evaluator.metrics) and not self._evaluates_later
+        evaluates_between = bool(self.evaluator.metrics) and not self._evaluates_later
         return min(
             going,
             max(1, NUMBERS // (self._visits * system.problem.dim)),
-            every - done % every if looks else block.rounds,
+            every - done % every if evaluates_between else block.rounds,
             until_row,
         )
 
     @property
     def _evaluates_later(self) -> bool:
-        """Whether metrics may look at a round when more have been learnt: they look at theta alone."""
+        """True if metrics may look at a round when more have been learnt: they look at theta alone."""
         return not self.learner.memory and self.system.algorithm.ensemble is None
 
     @property
@@ -241,7 +241,7 @@ class Run:
             self.close(block, low + end - 1, counted, None if theta is None else theta[end - 1], found)
 
     def _record_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
-        """Record rounds at which nothing looks."""
+        """Record rounds without evaluations."""
         if low == high:
             return
         active, first = block.replicas[counted], block.first_round

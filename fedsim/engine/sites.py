@@ -19,7 +19,7 @@ from fedsim.runtime.aggregation import Segments
 
 @dataclass(frozen=True)
 class Sites:
-    """Where models live. A star is the case of one site; where a cloud keeps the only model there is one as well."""
+    """Where models live. A star has one site; tiers whose cloud holds the only model count several sites, one model."""
 
     models: int  # that a replica holds
     site_of: Array  # (clients,) the site that a client reports to
@@ -48,7 +48,7 @@ class Sites:
 def sites_of(
     exchange: Exchange, clients: int, p: Array, algorithm: Algorithm, network: NetworkModel | None
 ) -> Sites:  # fmt: skip
-    """The sites that an exchange makes of these clients."""
+    """Return the sites that an exchange makes of these clients."""
     if isinstance(exchange, StarExchange):
         return Sites(1, np.zeros(clients, np.int64), np.ones(1), network=network)
     if isinstance(exchange, Gossip):
@@ -71,7 +71,7 @@ class SiteNetwork:
         self.clients, self.contended = len(up.latency_s), bool(len(used) and np.bincount(used).max() > 1)
 
     def passing(self) -> Array:
-        """How many messages pass each link in the busier direction if all are sent at once."""
+        """Return how many messages pass each link in the busier direction if all are sent at once."""
         return np.maximum(
             *(np.bincount(way.links, minlength=len(self.capacities_bps)) for way in (self._up, self._down))
         )
@@ -100,13 +100,13 @@ class SiteNetwork:
 
 
 def _edges(exchange: TiersExchange, clients: int, network: NetworkModel | None) -> tuple[list[Any], Array, list[Any]]:
-    """The edges' labels, every client's edge by number, and the edges' nodes; no nodes: they sit at the server."""
+    """Return the edges' labels, each client's edge by number, and the edges' nodes (none: they are at the server)."""
     there = () if network is None else network.edge_nodes
     if exchange.groups is None:
         if network is None or not there:
             raise InvalidInput(
-                "exchanges.tiers(): the network has no node with role='edge'; mark some, or give groups=, the "
-                "edge of each client"
+                "exchanges.tiers(): the network has no node with role='edge'; mark some, or give groups=, the edge "
+                "of each client"
             )
         groups = network.groups()
         used = [node for node in there if node in set(groups)]
@@ -129,7 +129,7 @@ def _edges(exchange: TiersExchange, clients: int, network: NetworkModel | None) 
 
 
 def _tiers(exchange: TiersExchange, network: NetworkModel, site_of: Array, nodes: list[Any]) -> Any:
-    """The way of every client to its edge, then of every edge to the cloud."""
+    """Return the routes of all clients to their edges, then of all edges to the cloud."""
     cloud = network.server if exchange.cloud is None else exchange.cloud
     edges = nodes or [network.server] * (int(site_of.max()) + 1)
     if not network.nodes:
@@ -143,7 +143,7 @@ def _tiers(exchange: TiersExchange, network: NetworkModel, site_of: Array, nodes
 
 
 def _neighbours(exchange: Gossip, network: NetworkModel | None) -> Any:
-    """The way of every message that the graph allows."""
+    """Return the routes of all messages that the graph allows."""
     if network is None:
         return None
     if not network.nodes:

@@ -1,4 +1,4 @@
-"""What a clock may read: the scenario's parts, routes, sizes of messages and keyed draws. Nothing here ever changes.
+"""The scenario as a clock reads it: parts, routes, sizes of messages and keyed draws. All of it is immutable.
 
 This is the only module of the engine that reads the parts' own attribute names.
 """
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Numbers
 from fedsim.engine.rounds import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
 from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
@@ -85,7 +85,7 @@ class System:
 
     @cached_property
     def remembers(self) -> bool:
-        """Whether clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
+        """True if clients have memory, so that an asynchronous one waits until its reply has been aggregated."""
         return bool(self.algorithm.memory(self.problem.wrapped))
 
     @cached_property
@@ -105,18 +105,18 @@ class System:
 
     @property
     def has_unselected_flows(self) -> bool:
-        """Whether broadcasts to clients that were not selected take links up."""
+        """True if broadcasts to clients that were not selected take links up."""
         all_clients = self.policy.always and self.always_online
         return self.broadcasts_to_all and self.network is not None and not all_clients
 
     @property
     def own_links_carry_flows(self) -> bool:
-        """Whether two messages may be on one client's own link at a time."""
+        """True if two messages may be on one client's own link at a time."""
         return self.network is not None and (self.has_unselected_flows or self.gossip is not None)
 
     @property
     def shares_links(self) -> bool:
-        """Whether transfers may contend, or bandwidths change."""
+        """True if transfers may contend, or bandwidths change."""
         return self.network is not None and bool(self.network.contended or self.network.varying)
 
     # --- Draws ------------------------------------------------------------------------------------------------------
@@ -134,20 +134,36 @@ class System:
         self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array, visit: int = 0
     ) -> Cohort:  # fmt: skip
         """Return what is drawn for visits that start now; `round` is counted from 1, keys from 0."""
+        tie, drop, fraction = self.draw_outcomes(position, client, round, now_s, visit)
+        compute_s = self.compute_s(position, client, self.work[client], round, now_s, visit)
+        return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+
+    def draw_outcomes(
+        self, position: Numbers, client: Array, round: int, now_s: float | Array, visit: int = 0
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """Return the tie number of each visit, the phase in which it drops out, and how far into that phase."""
         m, address = len(client), (position, client, round - 1, visit)
         tie = np.asarray(self.draws(Stream.TIE, *address).uniform() * TIES).astype(np.int64)
-        compute_s, drop, fraction = np.zeros(m), np.full(m, NO_DROP), np.zeros(m)
+        drop, fraction = np.full(m, NO_DROP), np.zeros(m)
         devices = self.devices
-        if devices is not None:
-            start_s, rng = np.full(m, now_s), self.draws(Stream.COMPUTE, *address)
-            compute_s = np.asarray(devices.compute_s(client, self.work[client], start_s, rng), float)
-            _check(devices, "compute_s", compute_s, client, compute_s >= 0)
-            if not devices.reliable:
-                rng = self.draws(Stream.DROPOUT, *address)
-                drop, fraction = map(np.asarray, devices.drop(client, start_s, rng))
-                _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
-                _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
-        return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+        if devices is not None and not devices.reliable:
+            rng = self.draws(Stream.DROPOUT, *address)
+            drop, fraction = map(np.asarray, devices.drop(client, np.full(m, now_s), rng))
+            _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
+            _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
+        return tie, drop, fraction
+
+    def compute_s(
+        self, position: Numbers, client: Array, work: Array, round: int, now_s: float | Array, visit: int = 0
+    ) -> Array:  # fmt: skip
+        """Return the seconds that each visit computes, given its work."""
+        devices = self.devices
+        if devices is None:
+            return np.zeros(len(client))
+        rng = self.draws(Stream.COMPUTE, position, client, round - 1, visit)
+        seconds = np.asarray(devices.compute_s(client, work, np.full(len(client), now_s), rng), float)
+        _check(devices, "compute_s", seconds, client, seconds >= 0)
+        return seconds
 
     def draw_ties(self, position: int, sender: Array, receiver: Array, round: int) -> Array:
         """Return the keyed number of every message between sites in a round, counted from 1."""
@@ -174,9 +190,8 @@ class System:
         at = np.asarray(self.devices.next_available(client, np.full(len(client), now_s), rng))
         if at.shape != client.shape or not (at >= now_s).all():
             raise InvalidInput(
-                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; "
-                "return one time "
-                "per client, now or later"
+                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; return one "
+                "time per client, now or later"
             )
         return at
 
@@ -238,7 +253,6 @@ def _check(devices: DeviceModel, method: str, value: Array, client: Array, right
     """Refuse answers of users' own devices that no clock can use."""
     if np.shape(value) != client.shape or not right.all():
         raise InvalidInput(
-            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return "
-            "one number "
-            "per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
+            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return one "
+            "number per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
         )

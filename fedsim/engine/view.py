@@ -1,4 +1,4 @@
-"""What a policy sees of one site of one replica while a round is open, and its answer as a cohort."""
+"""The view of a policy: one site of one replica while a round is open. Conversion of its answer to a cohort."""
 
 from __future__ import annotations
 
@@ -83,8 +83,7 @@ class SiteView:
             instant = np.nan
         if instant != instant:
             raise InvalidInput(
-                f"{type(self._system.policy.wrapped).__name__}.close returned no time in round "
-                f"{self.round}; return "
+                f"{type(self._system.policy.wrapped).__name__}.close returned no time in round {self.round}; return "
                 "seconds on the virtual clock, or inf to keep waiting"
             )
         return instant

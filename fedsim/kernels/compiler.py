@@ -1,4 +1,3 @@
-# mypy: disable-error-code="import-untyped"
 """Two kinds of compiled functions: kernels, which Python calls, and inner functions, which only kernels call.
 
 Numba optimises every function separately, with all its callees, and again inside each caller; it compiles a version for

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="import-untyped,attr-defined"
+# mypy: disable-error-code="attr-defined"
 """LLVM instructions for the few kernels that need them; only this module imports llvmlite.ir.
 
 Numba has no public way to request a vector of lanes, a gather without a bounds check or the bits of a float, and its

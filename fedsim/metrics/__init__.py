@@ -18,7 +18,7 @@ from fedsim.metrics import diagnostics
 from fedsim.metrics.classification import PREDICTIVE, Predictive, against, calibration, confident, entropies, predictive
 from fedsim.metrics.diagnostics import split_rhat
 from fedsim.metrics.distances import gaussian_w2, hpd_error, marginal_w1, w2_floor
-from fedsim.metrics.mixing import accepted, ess, ess_per_megabit, ess_per_second, ess_tail, rhat
+from fedsim.metrics.mcmc import accepted, ess, ess_per_megabit, ess_per_second, ess_tail, rhat
 from fedsim.metrics.posterior import Moments, covariance_error, hpd, marginal_error, mean_error, w2
 from fedsim.metrics.scores import (
     Reliability,

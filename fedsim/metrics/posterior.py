@@ -209,7 +209,7 @@ def _moments(reference: Reference | None) -> Moments | None:
         return reference
     if isinstance(reference, tuple | list) and len(reference) == 2:
         mean, covariance = reference
-    elif hasattr(reference, "covariance"):
+    elif isinstance(reference, Law):
         mean, covariance = reference.mean, reference.covariance
     else:
         raise InvalidInput(f"reference is a {type(reference).__name__}; give a pair (mean, covariance)")

@@ -39,7 +39,7 @@ class Paths:
 
     @property
     def contended(self) -> bool:
-        """Whether two rows share a link."""
+        """True if two rows share a link."""
         return bool(len(self.links) and np.bincount(self.links).max() > 1)
 
 

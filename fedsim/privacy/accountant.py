@@ -1,4 +1,4 @@
-"""The Renyi accountant of what clients send, and what the papers' guarantees share.
+"""The Renyi accountant of clients' messages, and shared code of the papers' guarantees.
 
 The Renyi divergences of successive mechanisms add up at every order, also where later mechanisms depend on the output
 of earlier ones; the sum is converted to an epsilon at a given delta. Neighbouring data sets differ by one substituted

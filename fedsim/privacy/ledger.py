@@ -1,4 +1,4 @@
-"""The privacy ledger: each client's epsilon from the uploads that began, visit by visit.
+"""The privacy ledger: each client's epsilon, from all uploads that have begun.
 
 A visit counts once a bit of its reply is on the uplink, whether the reply arrives, is cut, is late or is discarded: it
 may have been observed. The visits of a client compose. Clients do not, since a row is on one client only and other

@@ -14,7 +14,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.checks import call_function
 from fedsim.errors import InvalidInput
-from fedsim.problems import reductions, shards
+from fedsim.problems import loss_reduction, shards
 from fedsim.text import short_repr
 
 BLOCK = 4096  # rows per call where all are read
@@ -108,15 +108,15 @@ class Jax:
 
     def _check_rows(self, reduction: str | None) -> str:
         """Return whether the loss is the "mean" or the "sum" over rows; refuse one that is neither."""
-        rows, tries = reductions.rows_to_try(self.y), []
-        for theta in reductions.points_to_try(self.start):
+        rows, tries = loss_reduction.rows_to_try(self.y), []
+        for theta in loss_reduction.points_to_try(self.start):
             chosen = (*rows[:, None], rows)
             found = [call_function("Jax(loss)", self._call, "value", theta, self.x[r], self.y[r]) for r in chosen]
             if any(value.shape != () or value.dtype.kind != "f" for value in found):
                 kind = f"{found[-1].dtype} of shape {found[-1].shape}"
                 raise InvalidInput(f"Jax(loss): it returns {kind}; return one floating-point number")
             tries.append((np.array(found[:-1]), float(found[-1])))
-        return reductions.decide("Jax", reduction, tries)
+        return loss_reduction.decide("Jax", reduction, tries)
 
     def _call(self, name: str, theta: Array, x: Array, *y: Array) -> Array:
         """Call a compiled function in the precision of theta."""

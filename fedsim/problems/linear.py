@@ -13,7 +13,7 @@ from fedsim.arrays import Array
 from fedsim.checks import check_positive
 from fedsim.errors import InvalidInput
 from fedsim.problems import shards
-from fedsim.problems.expansion import Expansion
+from fedsim.problems.quadratic_potential import Expansion
 from fedsim.protocols import GradientKernels, potentials_one_by_one
 
 

@@ -101,6 +101,7 @@ from fedsim.protocols.problems import (
 from fedsim.protocols.runtime import (
     Backend,
     Codec,
+    Executable,
     FixedLength,
     GradientKernels,
     Runtime,
@@ -121,6 +122,7 @@ __all__ = [
     "DeviceColumns",
     "DevicesLike",
     "Exact",
+    "Executable",
     "HasLoss",
     "HasPotential",
     "HasShards",

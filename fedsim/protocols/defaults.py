@@ -1,4 +1,4 @@
-"""Parts with the default optional members of their role. No other module probes an object for optional members."""
+"""Default values of the optional members of parts. No other module tests whether an object has such a member."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DESCRIBED = {  # members that `to_columns` describes
 
 
 class WithDefaults:
-    """A part with every member of its role: its own, or else the role's default."""
+    """A part with all members of its role; those that it lacks have the role's default."""
 
     def __init__(self, part: object, role: type) -> None:
         for name, default in members(role).items():
@@ -41,7 +41,7 @@ class WithDefaults:
 
 
 def with_defaults(part: object, role: type) -> Any:
-    """Return the part with every member of a role; one that has them already is returned as it is."""
+    """Return the part with all members of a role; a part that is wrapped already is returned unchanged."""
     return part if isinstance(part, WithDefaults) else WithDefaults(part, role)
 
 
@@ -86,6 +86,7 @@ def has_columns(part: object, role: str) -> bool:
 
 
 def _is_outdated(kind: type, form: str, names: tuple[str, ...]) -> bool:
+    """Return True if a class overrides one of these members but inherits the form that replaces them."""
     return any(_depth(kind, name) < _depth(kind, form) for name in names)
 
 

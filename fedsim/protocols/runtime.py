@@ -25,6 +25,17 @@ Terms = tuple[Array | None, Array | None, Array | None, float]  # QLSD's control
 
 
 @runtime_checkable
+class Executable(Protocol):
+    """What `fs.run` executes besides a `Scenario`: a Flower app, `fs.flower.App`."""
+
+    def execute(self, **options: Any) -> Any:
+        """Run it, with the options of `fs.run`; return a `Result`."""
+
+    def header(self) -> tuple[str, dict[str, str]]:
+        """Return what is printed before the run: a title, and facts by name."""
+
+
+@runtime_checkable
 class Codec(Protocol):
     """The encoding of messages; `fixed` lengths do not depend on the values and have `length(d, dtype)`."""
 

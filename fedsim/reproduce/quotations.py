@@ -1,4 +1,4 @@
-"""What the papers say, verbatim, and the criterion of each claim: `scenarios/papers/<paper>/claims.toml`."""
+"""Quotations of the papers, and the criterion of each claim: `scenarios/papers/<paper>/claims.toml`."""
 
 from __future__ import annotations
 

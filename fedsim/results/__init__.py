@@ -31,7 +31,10 @@ _COUNTS = ("selected", "arrived", "dropped", "late", "uplink_bits", "downlink_bi
 ROUNDS = ("replica", "round", "opened_s", "closed_s", *_COUNTS)  # then one column per metric of a replica
 METRICS = ("round", "seconds", "uplink_bits", "downlink_bits")  # then one column per metric over replicas
 # Optional columns of `rounds` that are not metrics.
-SPENT = ("dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s", "backhaul_bits")
+SPENT = (
+    "message_type", "dropped_bits", "wasted_down_bits", "wasted_s", "late_s", "dropped_s", "called_off_s",
+    "backhaul_bits",
+)  # fmt: skip
 
 
 class Summary(str):
@@ -74,6 +77,7 @@ class Result:
     metrics: pd.DataFrame
     clients: pd.DataFrame | None = None
     events: pd.DataFrame | None = None
+    visits: pd.DataFrame | None = None  # of a Flower app: `fs.analysis.timeline.visits`, with what its replies measured
     manifest: dict[str, Any] = field(default_factory=dict)
     replicas: tuple[int, ...] = ()  # their indices; if empty, 0, 1, ...
 

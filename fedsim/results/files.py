@@ -35,7 +35,7 @@ _BAD_PLACE = (
 _NOT_PLAIN = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)  # a link, a pipe or a socket, a folder
 _SAFE = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 _OURS = re.compile(
-    r"(run|manifest|checkpoint-\d+)\.json|(rounds|metrics|clients|events)\.parquet"
+    r"(run|manifest|checkpoint-\d+)\.json|(rounds|metrics|clients|events|visits)\.parquet"
     r"|(samples|state-\d+|segment-\d+(\.copy)?)\.npz"
 )
 _CACHED = re.compile(r"sums\.json|.+\.npy")  # arrays of data sets, in temporary folders

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 FORMAT, OLDER = "fedsim-result-2", ("fedsim-result-1",)  # the first had no digests
 RUN_FORMAT, RUN_OLDER = "fedsim-run-2", ("fedsim-run-1",)  # of run.json
-_TABLES = ("rounds", "metrics", "clients", "events")
-_OPTIONAL = ("clients", "events")
+_TABLES = ("rounds", "metrics", "clients", "events", "visits")
+_OPTIONAL = ("clients", "events", "visits")
 
 
 def save(result: Result, path: str | Path) -> Path:

@@ -15,7 +15,7 @@ RUNNING, NO_CLIENTS, OUT_OF_TIME = 0, 1, 2  # why a clock has no further round o
 STOPPED_BY = ("", "no clients", "seconds")
 MOST_APART = 10_000  # rounds between two sites
 MOST_PENDING = 200_000_000  # messages and visits of rounds that some sites have begun and others have not
-MOST_DROPOUTS = 1_000  # in a row, and 100 a place, before asynchronous clients are taken for lost
+MOST_DROPOUTS = 1_000  # in a row, and 100 a place, before a replica of asynchronous clients stops
 MOST_JUMPS = 10_000  # of the clock in a row, from one time at which clients come online to the next
 
 

@@ -1,4 +1,4 @@
-"""Codes of selection: which of a site's online clients a policy asks. `kernels/clock/selection` draws the cohorts."""
+"""Codes of the ways in which a policy selects a site's online clients; `kernels/clock/selection` draws the cohorts."""
 
 from __future__ import annotations
 

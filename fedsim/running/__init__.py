@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
@@ -71,13 +72,16 @@ def run(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
 
     `errors.ResultWarning` warns of figures that can mislead; `result.manifest["warnings"]` lists them.
     """
-    job = arun(scenario, **options)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        result = asyncio.run(job)
+    if isinstance(scenario, protocols.Executable):
+        result: Result = scenario.execute(**options)
     else:
-        result = _in_another_thread(job)
+        job = arun(scenario, **options)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            result = asyncio.run(job)
+        else:
+            result = _in_another_thread(job)
     if options.get("source") is None:  # the command line prints the warnings of a scenario file itself
         for text in result.manifest.get("warnings", ()):
             warnings.warn(text, ResultWarning, stacklevel=2)
@@ -88,6 +92,8 @@ async def arun(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     """Run a scenario inside a running event loop; the options are those of `run`."""
     from fedsim import engine
 
+    if isinstance(scenario, protocols.Executable):
+        return await asyncio.to_thread(partial(run, scenario, **options))
     if not isinstance(scenario, Scenario):
         raise InvalidInput(f"run({short_repr(scenario)}): pass a fs.Scenario")
     given = _checked(options)

@@ -55,6 +55,10 @@ def replay(
     if scenario is None:
         file, settings = from_origin(facts.get("source") or {})
         scenario = file.build(settings)
+    if not isinstance(scenario, Scenario):
+        raise InvalidInput(
+            f"{folder} is a run of {type(scenario).__name__}; only runs of a fs.Scenario can be replayed"
+        )
     if "scenario" in facts and not describes(facts["scenario"], scenario):
         raise InvalidInput(f"the scenario is not the one that {folder} was made from; pass the same one as scenario=")
     _check(scenario, replica, round, client)

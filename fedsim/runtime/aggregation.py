@@ -1,4 +1,4 @@
-"""Aggregation: which replies each model aggregates and with what weights, and what a server reads of them."""
+"""Aggregation: the replies that each model aggregates, their weights, and the `replies` of a server."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def server_draws(setting: Setting, replica: Array, site: Array, round: int, sing
 
 
 def average(theta: Array, weights: Array, backend: Backend) -> Array:
-    """Return every replica's average, (replicas, d), of its models, which stand one after another."""
+    """Return every replica's average, (replicas, d), of its models, which are consecutive rows."""
     models = len(weights)
     every = np.tile(weights, len(theta) // models)
     return np.asarray(backend.segment_sum(theta, every, np.arange(0, len(theta) + 1, models)))

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.arrays import Array, Arrays
 from fedsim.errors import InvalidInput
 from fedsim.problems import clipped_gradients
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import (
     BatchSize,
     Codec,

@@ -14,7 +14,7 @@ from fedsim.exchanges import Gossip
 from fedsim.problems import weights_of
 from fedsim.protocols.participation import WEIGHTINGS
 from fedsim.runtime.aggregation import Weighing
-from fedsim.scenario_checks.chances import check_activity
+from fedsim.scenario_checks.activity import check_activity
 from fedsim.text import short_repr
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ def check_broadcast_to(scenario: Scenario) -> None:
     earlier = set(scenario.parts.algorithm.known) - set(scenario.parts.algorithm.beforehand)
     if earlier and not scenario.broadcasts_to_all:
         raise InvalidInput(
-            f"broadcast_to='selected': {type(scenario.algorithm).__name__} does not send "
-            f"{', '.join(sorted(earlier))}, which "
-            "clients have from earlier broadcasts, and those not selected would have missed it; set broadcast_to='all'"
+            f"broadcast_to='selected': {type(scenario.algorithm).__name__} does not send {', '.join(sorted(earlier))}, "
+            "which clients have from earlier broadcasts, and those not selected would have missed it; set "
+            "broadcast_to='all'"
         )
 
 

@@ -61,7 +61,7 @@ class Recommendation:
     def lines(self) -> list[str]:
         """Return the recommendation as lines of text."""
         best = ", ".join(f"{name}={value}" for name, value in self.best.items())
-        runs = f"{text.many(self.runs, 'run')} of the full grid's {self.grid_runs:,}"
+        runs = f"{text.plural(self.runs, 'run')} of the full grid's {self.grid_runs:,}"
         if not self.met:
             first = f"no setting that was tried reaches {self.goal}{self._limit_words()}; nearest: {best} ({runs})"
             return [first, *self._limit_lines()]
@@ -105,7 +105,7 @@ class Recommendation:
             ends = f"[{self.show(self.low)}, {self.show(self.high)}]"
             return f"{ends}, median over seeds and replicas and its 95 % interval"
         ends = f"from {self.show(row['least'])} to {self.show(row['most'])}"
-        return f"{ends}, median and range of {text.many(int(row['trials']), 'trial')}: an interval needs {FEWEST}"
+        return f"{ends}, median and range of {text.plural(int(row['trials']), 'trial')}: an interval needs {FEWEST}"
 
     def _limit_words(self) -> str:
         rows = self.limits.to_dict("records")

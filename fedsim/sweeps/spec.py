@@ -19,6 +19,7 @@ from typing import Any
 import fedsim
 from fedsim.engine.manifest import described
 from fedsim.errors import CorruptData, InvalidInput
+from fedsim.protocols import Executable
 from fedsim.results import files, lock, write_atomic
 from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained
@@ -168,7 +169,7 @@ def make_spec(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, sett
         if len(set(map(repr, values))) < len(values):
             raise InvalidInput(f"the grid's {name} names a value twice: {', '.join(map(str, values))}")
     fixed = {name: file.typed(name, value, first) for name, value in settings.items()}
-    data = _digest(described(first.problem), 8)
+    data = _digest(described(first if isinstance(first, Executable) else first.problem), 8)
     folder = str(file.path.parent.absolute())
     return SweepSpec(
         file.name, str(file.path), folder, file.source, typed, fixed, fedsim.__version__, data, file.modules

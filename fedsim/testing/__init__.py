@@ -1,6 +1,6 @@
 """The contract suite for parts of your own: `fs.testing.check(MyAlgorithm(...))`.
 
-It returns the promises that were checked and raises `Broken`, an AssertionError, at the first that does not hold.
+It returns the requirements that were checked and raises `Broken`, an AssertionError, at the first that is not met.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 from fedsim.errors import InvalidInput
 from fedsim.protocols import AlgorithmLike, Codec, DevicesLike, NetworkLike, PolicyLike, ProblemLike, missing
 from fedsim.testing.algorithms import check_algorithm, check_algorithm_on_all
+from fedsim.testing.contract import Broken
 from fedsim.testing.problems import check_problem
-from fedsim.testing.promises import Broken
-from fedsim.testing.small import small_problem
+from fedsim.testing.small_problems import small_problem
 from fedsim.testing.system import check_codec, check_devices, check_network, check_policy
 from fedsim.text import short_repr
 

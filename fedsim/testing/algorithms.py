@@ -22,8 +22,8 @@ from fedsim.runtime.inline import Inline, Worker
 from fedsim.runtime.jobs import Batch, JobsAtHand, Reply, Setting
 from fedsim.runtime.validation import ChangedInPlace
 from fedsim.scenario import Scenario
-from fedsim.testing.promises import JOBS, Promises
-from fedsim.testing.small import small_problems
+from fedsim.testing.contract import JOBS, Contract
+from fedsim.testing.small_problems import small_problems
 
 REPLICAS = 3
 STRANGERS = (0, 4)  # clients whose replies are recomputed with the rows of all others replaced
@@ -59,19 +59,19 @@ def check_algorithm(
     batch = _batch(system, trial)
     worker = Worker(algorithm, setting)
     looped = Worker(cast(AlgorithmLike, _Looped(algorithm)), setting)
-    promise = Promises(algorithm, "" if strangers is None else type(problem).__name__)
-    promise(
+    require = Contract(algorithm, "" if strangers is None else type(problem).__name__)
+    require(
         "client does not change its inputs", _inputs_untouched(algorithm, setting, batch),
         "client changes its inputs: the message or the memory was altered; work on copies",
     )  # fmt: skip
     first = worker.compute(batch)
-    promise(
+    require(
         "replay is exact", _equal(first, worker.compute(batch)),
         "replay is not exact: the same jobs computed twice gave different bits; draw from the job, store nothing",
     )  # fmt: skip
     for client, stranger in (strangers or {}).items():
         own, theirs = batch.part(batch.client == client), replace(setting, problem=stranger)
-        promise(
+        require(
             f"client {client}'s reply depends on no other client's rows",
             _equal(worker.compute(own), Worker(algorithm, theirs).compute(own)),
             f"client {client}'s reply depends on other clients' rows: it changed with them",
@@ -80,48 +80,48 @@ def check_algorithm(
     if as_algorithm(algorithm).batched:
         stacked = Worker(cast(AlgorithmLike, _Unfused(algorithm)), setting).compute(batch)
         differs = f"one job at a time and stacked disagree: {_gap(single, stacked)}"
-        promise("one job at a time and stacked agree", _close(single, stacked), differs)
+        require("one job at a time and stacked agree", _close(single, stacked), differs)
     if worker.kernel is not None:
         differs = f"fused and one at a time disagree: {_gap(single, first)}"
-        promise("fused and one at a time agree", _close(single, first), differs)
+        require("fused and one at a time agree", _close(single, first), differs)
     for size in (1, 4):
         parts = [worker.compute(batch.part(slice(i, i + size))) for i in range(0, JOBS, size)]
-        promise(
+        require(
             f"chunks of {size} give the bits of the full batch", _equal(first, Reply.join(parts)),
             f"chunks of {size} do not give the bits of the full batch: a job's reply depends on its neighbours",
         )  # fmt: skip
     pure, ordered = _server(system, trial, first)
-    promise(
+    require(
         "the server does not change its state and the replies", pure,
         "the server changes the state or the replies in place; work on copies",
     )  # fmt: skip
-    promise(
+    require(
         "the order of the replies is irrelevant", ordered,
         "the order of the replies matters: the same ones in another order gave another state",
     )  # fmt: skip
-    promise(
+    require(
         "the server accepts a round without replies", _no_reply(system, trial, first),
         "the server does not accept a round without replies: its state is not finite; return theta unchanged",
     )  # fmt: skip
     full_run = run(scenario, runtime=Inline(threads=1))
     again = run(scenario, runtime=Inline(2, 2))
-    promise(
+    require(
         "threads and chunks do not change a run", full_run.fingerprint == again.fingerprint,
         "threads and chunks change a run: two threads gave other bits than one",
     )  # fmt: skip
     observed = run(scenario, observers=[lambda progress: None])  # rounds are then learned one by one
-    promise(
+    require(
         "an observer of every round does not change a run", full_run.fingerprint == observed.fingerprint,
         "an observer of every round changes the run: rounds learned in blocks gave other bits than one by one",
     )  # fmt: skip
     one = run(replace(scenario, replicas=range(1, 2)))
     assert full_run.samples is not None
     assert one.samples is not None
-    promise(
+    require(
         "a replica alone is the replica among others", np.array_equal(full_run.samples[:, 1], one.samples[:, 0]),
         "a replica alone is not the replica among others: replica 1 of 3 has other samples when it runs by itself",
     )  # fmt: skip
-    return promise.held
+    return require.held
 
 
 class _Looped:

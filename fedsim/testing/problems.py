@@ -21,23 +21,23 @@ from fedsim.protocols import (
     potentials_of,
     potentials_one_by_one,
 )
-from fedsim.testing.promises import JOBS, Promises
+from fedsim.testing.contract import JOBS, Contract
 
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # of finite differences: the best one depends on the loss
 CLOSE = 1e-3  # relative difference of slopes, for single precision and kinks
 
 
 def check_problem(problem: ProblemLike) -> list[str]:
-    promise = Promises(problem)
-    _batches(problem, promise)
-    _rows(problem, promise)
-    _potentials(problem, promise)
-    _shards(problem, promise)
-    _loss(problem, promise)
-    return promise.held
+    require = Contract(problem)
+    _batches(problem, require)
+    _rows(problem, require)
+    _potentials(problem, require)
+    _shards(problem, require)
+    _loss(problem, require)
+    return require.held
 
 
-def _batches(problem: ProblemLike, promise: Promises) -> None:
+def _batches(problem: ProblemLike, require: Contract) -> None:
     """Check that batched and single gradients agree, and that no bit depends on other jobs of the batch."""
     theta, clients = _points(problem.dim, JOBS), np.arange(JOBS) % problem.clients
     cpu, start = kernels.backend("cpu"), np.arange(JOBS + 1)
@@ -46,9 +46,9 @@ def _batches(problem: ProblemLike, promise: Promises) -> None:
         full = cpu.gradients(problem, theta, clients, chosen)
         loop = kernels.backend("numpy").gradients(problem, theta, clients, chosen)
         agree = full.shape == theta.shape and np.allclose(full, loop, rtol=1e-9, atol=1e-9 * np.abs(loop).max())
-        promise(f"batched and single {text} gradients agree", agree, f"batched and single {text} gradients disagree")
+        require(f"batched and single {text} gradients agree", agree, f"batched and single {text} gradients disagree")
         alone = [cpu.gradients(problem, theta[i : i + 1], clients[i : i + 1], _row(chosen, i))[0] for i in range(JOBS)]
-        promise(
+        require(
             f"a {text} gradient does not depend on its neighbours", np.array_equal(full, alone),
             f"a {text} gradient's bits depend on its neighbours in the batch",
         )  # fmt: skip
@@ -59,7 +59,7 @@ def _row(rows: Rows, job: int) -> Rows:
     return None if rows is None else (rows[0][job : job + 1], np.arange(2))
 
 
-def _rows(problem: ProblemLike, promise: Promises) -> None:
+def _rows(problem: ProblemLike, require: Contract) -> None:
     """Check that gradients over even and odd rows add up to the full gradient."""
     backend = kernels.backend("numpy")
     for client in np.flatnonzero(np.asarray(problem.sizes) > 1)[:4]:
@@ -70,14 +70,14 @@ def _rows(problem: ProblemLike, promise: Promises) -> None:
         even, odd = (backend.gradients(problem, theta, one, (p, np.array([0, len(p)])))[0] for p in parts)
         gap, scale = np.abs(even + odd - full).max(), np.abs(full).max()
         why = "it ignores rows" if np.allclose(even, full) else "it must be the plain sum over the given rows"
-        promise(
+        require(
             f"client {client}'s gradients over parts of its rows add up", bool(gap <= CLOSE * scale),
             f"gradient(theta, {client}, rows) over the even and the odd rows does not add up to gradient(theta, "
             f"{client}): off by {gap:.2g} of {scale:.2g}; {why}",
         )  # fmt: skip
 
 
-def _potentials(problem: ProblemLike, promise: Promises) -> None:
+def _potentials(problem: ProblemLike, require: Contract) -> None:
     """Check that the slope of a client's potential is its gradient, over all or some rows."""
     if not isinstance(problem, HasPotential):
         return
@@ -88,9 +88,9 @@ def _potentials(problem: ProblemLike, promise: Promises) -> None:
         at_once = potentials(theta, clients, rows)
         alone = potentials_one_by_one(problem, theta, clients, rows)
         agree = at_once.shape == (JOBS,) and np.allclose(at_once, alone, rtol=1e-9, atol=1e-9 * np.abs(alone).max())
-        promise(f"batched and single {text} potentials agree", agree, f"batched and single {text} potentials disagree")
+        require(f"batched and single {text} potentials agree", agree, f"batched and single {text} potentials disagree")
         each = [potentials(theta[i : i + 1], clients[i : i + 1], _row(rows, i))[0] for i in range(JOBS)]
-        promise(
+        require(
             f"a {text} potential does not depend on its neighbours", np.array_equal(at_once, each),
             f"a {text} potential's bits depend on its neighbours in the batch",
         )  # fmt: skip
@@ -106,9 +106,9 @@ def _potentials(problem: ProblemLike, promise: Promises) -> None:
             why = f"its slope is off by {gap:.2g} of the gradient"
             if of_total <= CLOSE:
                 why = "it is the sum over all clients; take the client's own rows and share of the prior alone"
-            promise(
-                f"client {client}'s potential rises as its gradient over {of} says", gap <= CLOSE,
-                f"client {client}'s potential does not rise as its gradient over {of} says: {why}",
+            require(
+                f"client {client}'s potential has the slope of its gradient over {of}", gap <= CLOSE,
+                f"client {client}'s potential does not have the slope of its gradient over {of}: {why}",
             )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _of_client(potentials: Potentials, client: int, size: int) -> Callable[[Arra
     return function
 
 
-def _shards(problem: ProblemLike, promise: Promises) -> None:
+def _shards(problem: ProblemLike, require: Contract) -> None:
     """Check that a shard gives its clients' gradients and potentials."""
     if not isinstance(problem, HasShards):
         return
@@ -136,28 +136,28 @@ def _shards(problem: ProblemLike, promise: Promises) -> None:
             for p, values in zip((problem, part), found, strict=True):
                 values.append(potentials_of(p)(theta, one, None))
         same = all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
-        promise(
+        require(
             f"client {client}'s shard is enough for its gradient and potential", same,
             f"client {client}'s gradient or potential on shard([{client}]) differs from that on the full problem",
         )  # fmt: skip
 
 
-def _loss(problem: ProblemLike, promise: Promises) -> None:
+def _loss(problem: ProblemLike, require: Contract) -> None:
     """Check that the slope of the loss is the sum of the gradients, up to a factor."""
     if isinstance(problem, HasLoss):
         points = _points(problem.dim, 2, stream=1)
         total, weighted = _gradients(problem, points)
         prior = getattr(problem, "prior_precision", 0.0) * points  # a loss may omit it
         slopes = [total, total - prior] + ([weighted] if as_problem(problem).weights is not None else [])
-        _follows("loss", problem.loss, points, slopes, promise)
+        _follows("loss", problem.loss, points, slopes, require)
 
 
 def _follows(
-    name: str, function: Callable[[Array], Any], points: Array, slopes: list[Array], promise: Promises
+    name: str, function: Callable[[Array], Any], points: Array, slopes: list[Array], require: Contract
 ) -> None:  # fmt: skip
     """Check that differences of `function` are one of these slopes times a positive number."""
     value = np.asarray(function(points))
-    promise(
+    require(
         f"{name}(theta) is one number for each row of theta", value.shape == (len(points),),
         f"{name}(theta) has shape {value.shape} for theta {points.shape}; it must be ({len(points)},)",
     )  # fmt: skip
@@ -165,10 +165,10 @@ def _follows(
     gap, times = min(found, key=lambda pair: pair[0])
     flat = "it is flat or falls where they rise"
     how = flat if gap == np.inf else f"at best it is {times:.3g} times that, and then off by {gap:.2g} of it"
-    promise(
-        f"{name} rises as the gradients say", gap <= CLOSE,
-        f"{name} does not rise as the gradients say: its slope is not the sum of the clients' gradients times a "
-        f"number; {how}",
+    require(
+        f"{name} has the slope of the clients' gradients", gap <= CLOSE,
+        f"{name} does not have the slope of the clients' gradients: its slope is not their sum times "
+        f"a number; {how}",
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from fedsim.protocols import (
 from fedsim.results import Result
 from fedsim.running import run
 from fedsim.scenario import Scenario
-from fedsim.testing.promises import JOBS, Promises
+from fedsim.testing.contract import JOBS, Contract
 from fedsim.topologies import star
 
 
@@ -42,13 +42,13 @@ def check_policy(policy: PolicyLike, problem: ProblemLike) -> list[str]:
         )  # fmt: skip
 
     full_run, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
-    promise = Promises(policy)
-    promise(
+    require = Contract(policy)
+    require(
         "replay is exact", full_run.fingerprint == again.fingerprint,
         "replay is not exact: the same scenario ran twice and differed; draw from rng, store nothing between calls",
     )  # fmt: skip
     alone = full_run.rounds[full_run.rounds.replica == 2].reset_index(drop=True).equals(one.rounds)
-    promise(
+    require(
         "a replica alone is the replica among others", alone,
         "a replica alone is not the replica among others: replica 2 of 3 has other rounds when it runs by itself",
     )  # fmt: skip
@@ -59,12 +59,12 @@ def check_policy(policy: PolicyLike, problem: ProblemLike) -> list[str]:
         }
         slow, quick = run(scenario(3, **away), clock="simpy"), _compiled(scenario(3, **away))
         columns = ["closed_s", "selected", "arrived", "dropped", "late", "uplink_bits"]
-        promise(
+        require(
             "both clocks give the same rounds", quick is None or quick.rounds[columns].equals(slow.rounds[columns]),
             "rounds differ between clocks: `select` of all replicas in one call, or `waits`, disagrees with what "
             "`select` and `close` return for one replica; correct them, or omit `batched` and `waits`",
         )  # fmt: skip
-    return promise.held
+    return require.held
 
 
 def _compiled(scenario: Scenario) -> Result | None:
@@ -85,13 +85,13 @@ def check_devices(own: DevicesLike) -> list[str]:
 
     batch = devices.compute_s(clients, work, now, draws(slice(None)))
     ones = [devices.compute_s(clients[i : i + 1], work[:1], now[:1], draws(slice(i, i + 1)))[0] for i in range(JOBS)]
-    promise = Promises(own)
+    require = Contract(own)
     bad = np.flatnonzero(~(np.isfinite(batch) & (np.asarray(batch) >= 0)))
-    promise(
+    require(
         "compute times are finite and not negative", not len(bad),
         f"a compute time is {np.asarray(batch)[bad[:1]]}; they must be finite and not negative",
     )  # fmt: skip
-    promise(
+    require(
         "a visit does not depend on its neighbours", np.array_equal(batch, ones),
         "a visit depends on its neighbours: the compute time of a client alone differs from that in a batch",
     )  # fmt: skip
@@ -99,18 +99,18 @@ def check_devices(own: DevicesLike) -> list[str]:
         phase, far = map(np.asarray, devices.drop(clients, now, draws(slice(None))))
         fits = phase.shape == far.shape == clients.shape and bool(((far >= 0) & (far <= 1)).all())
         fits = fits and set(phase.tolist()) <= {0, 1, 2, 3}
-        promise(
+        require(
             "visits drop out in a phase from 0 to 3, at a fraction of it", fits,
             f"drop gave the phases {phase[:3]} and the fractions {far[:3]}; give one of each per visit, phases 0 "
             "(none), 1 (before), 2 (compute) or 3 (upload), and fractions from 0 to 1",
         )  # fmt: skip
     if not devices.always_available:
         on_s = np.asarray(devices.next_available(clients, now, draws(slice(None))))
-        promise(
+        require(
             "no client comes online in the past", on_s.shape == now.shape and bool((on_s >= now).all()),
             f"next_available gave {on_s[:3]} at 0 s; return now_s for online clients, else when they come online",
         )  # fmt: skip
-    return promise.held
+    return require.held
 
 
 def check_codec(codec: Codec) -> list[str]:
@@ -118,18 +118,18 @@ def check_codec(codec: Codec) -> list[str]:
     key = rng.keys(6, rng.Stream.CODEC, client=np.arange(5))
     decoded, bits = codec.quantise(values, key)
     wire = [codec.encode(v, k) for v, k in zip(values, key, strict=True)]
-    promise = Promises(codec)
-    promise(
+    require = Contract(codec)
+    require(
         "the batch's values are those that the bytes decode to",
         all(np.array_equal(codec.decode(w, 13), d) for w, d in zip(wire, decoded, strict=True)),
         "the batch's values are not those that the bytes decode to: quantise and decode(encode) disagree",
     )
-    promise(
+    require(
         "bits count the bytes without padding",
         all(0 <= 8 * len(w) - b < 8 for w, b in zip(wire, bits, strict=True)),
         f"bits do not count the bytes: {[8 * len(w) for w in wire]} were sent, {np.asarray(bits).tolist()} counted",
     )
-    return promise.held
+    return require.held
 
 
 FEW = 50  # clients whose routes are tested, spread over all of them
@@ -137,14 +137,14 @@ BITS = 1e6
 
 
 def check_network(network: NetworkLike) -> list[str]:
-    promise = Promises(network)
+    require = Contract(network)
     for text, holds in promises(as_network(network)).items():
-        promise(text, holds, f"this does not hold: {text}")
-    return promise.held
+        require(text, holds, f"this does not hold: {text}")
+    return require.held
 
 
 def promises(network: NetworkModel) -> dict[str, bool]:
-    """Return every promise, and whether it holds for this network."""
+    """Return every requirement, and whether it holds for this network."""
     n = network.clients
     held: dict[str, bool] = {"it has at least one client": n >= 1}
     for upward, way in ((True, "up"), (False, "down")):

@@ -168,13 +168,13 @@ SWAP = np.eye(4)[[1, 0, 3, 2]]
 PAIRS = np.kron(np.eye(2), np.full((2, 2), 0.5))
 MIDDLE = np.array([[1, 0, 0, 0], [0, 0.5, 0.5, 0], [0, 0.5, 0.5, 0], [0, 0, 0, 1]])
 REFUSED = {
-    "no mixing": (lambda: exchange(np.eye(4)), "never come together"),
-    "pairs apart": (lambda: exchange(PAIRS), "never come together"),
-    "a list of the same pairs": (lambda: exchange([PAIRS, np.eye(4), PAIRS]), "never come together"),
-    "neighbours that swap": (lambda: exchange([SWAP, np.eye(4)]), "never come together"),
-    "a matrix that blows up": (lambda: exchange(3 * W - 2 * np.eye(4)), "never come together"),
+    "no mixing": (lambda: exchange(np.eye(4)), "never reach consensus"),
+    "pairs apart": (lambda: exchange(PAIRS), "never reach consensus"),
+    "a list of the same pairs": (lambda: exchange([PAIRS, np.eye(4), PAIRS]), "never reach consensus"),
+    "neighbours that swap": (lambda: exchange([SWAP, np.eye(4)]), "never reach consensus"),
+    "a matrix that blows up": (lambda: exchange(3 * W - 2 * np.eye(4)), "never reach consensus"),
     "a site without weight": (
-        lambda: exchange([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0.5, 0, 0.5], [0, 0, 0.5, 0.5]]), "site 0 does not count"
+        lambda: exchange([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0.5, 0, 0.5], [0, 0, 0.5, 0.5]]), "site 0 has the stationary weight 0"
     ),
     "an algorithm that is not scaled": (lambda: scenario(Unscaled(), 2), "doubly stochastic mixing.*any_mixing"),
     "a scaled objective": (

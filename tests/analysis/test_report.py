@@ -113,7 +113,7 @@ def test_a_comparison_has_differences_and_outcomes(run, other):
     frame = comparisons.differences({"a": run, "b": other})
     second = dict(zip(frame["field"], frame["b"], strict=True))
     assert second["participation.type"] == "'First'"
-    assert second["participation.replies"] == "2"
+    assert second["participation.k"] == "2"
     assert all(field.startswith("participation.") for field in second)
     page = report.comparison_page({"a": run, "b": other})
     assert "has the best final mean_error" in page

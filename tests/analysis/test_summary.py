@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.analysis import figures, lanes
+from fedsim.analysis import figures, gantt
 from fedsim.cli.app import call
 from fedsim.errors import InvalidInput
 from fedsim.results import METRICS, ROUNDS, Result
@@ -182,7 +182,7 @@ def test_a_broken_contract_is_named(changed: dict[str, object], sentence: str) -
 
 def test_swimlanes_start_at_the_given_round(result: Result, tmp_path: Path) -> None:
     axes = figures.blank().subplots()
-    drawn = lanes.draw_rounds(axes, result, replica=1, rounds=3, first_round=7)
+    drawn = gantt.draw_rounds(axes, result, replica=1, rounds=3, first_round=7)
     own = result.rounds[result.rounds["replica"] == 1].set_index("round")
     assert axes.get_xlim()[0] == own["opened_s"][7]
     assert [text.get_text() for text in axes.texts] == ["7", "8", "9"]
@@ -190,16 +190,16 @@ def test_swimlanes_start_at_the_given_round(result: Result, tmp_path: Path) -> N
     bars = [(p.get_x(), p.get_x() + p.get_width()) for p in axes.patches]
     assert min(b for b, _ in bars) >= own["opened_s"][7]
     assert max(e for _, e in bars) <= own["closed_s"][9]
-    assert lanes.swimlanes(result, tmp_path / "a.png", first_round=7).read_bytes().startswith(b"\x89PNG")
+    assert gantt.swimlanes(result, tmp_path / "a.png", first_round=7).read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InvalidInput, match="has 12 rounds"):
-        lanes.swimlanes(result, tmp_path / "a.png", first_round=13)
+        gantt.swimlanes(result, tmp_path / "a.png", first_round=13)
 
 
 def test_a_phase_has_one_colour_and_a_legend_in_all_figures(result: Result) -> None:
     from matplotlib.colors import to_hex
 
     rounds, bars = figures.blank().subplots(1, 2)
-    lanes.draw_rounds(rounds, result, 0, 3)
+    gantt.draw_rounds(rounds, result, 0, 3)
     figures.stacked(bars, {"one": {"compute": 1.0, "wait": 2.0}}, "virtual seconds")
     seen: dict[str, set[str]] = {}
     for axes in (rounds, bars):

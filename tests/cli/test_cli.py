@@ -393,8 +393,8 @@ def test_a_small_share_is_never_written_as_zero(value: float, expected: str) -> 
 
 
 def test_objects_are_written_as_the_call_that_makes_them() -> None:
-    assert text.called(fs.algorithms.FALD(step_size=1e-3)) == "FALD(step_size=0.001)"
-    assert text.policy(fs.participation.with_replacement(5)) == "with_replacement(draws=5)"
+    assert text.call_of(fs.algorithms.FALD(step_size=1e-3)) == "FALD(step_size=0.001)"
+    assert text.policy(fs.participation.with_replacement(5)) == "with_replacement(5)"
 
 
 def test_wilsons_interval_contains_the_share_and_stays_in_0_to_1() -> None:

@@ -27,7 +27,9 @@ def scenario(*, policy: str = "deadline", step_size: float = 2e-4, local_steps: 
     return fs.Scenario(
         problem=fs.problems.SoftmaxRegression(data, classes=2, test=(X[120:], y[120:])),
         algorithm=fs.algorithms.FALD(step_size=step_size, local_steps=local_steps),
-        network=fs.topologies.tree(CLIENTS, 2, 1e4, 1e5, 0.01, edge_uplink_bps=2e4),
+        network=fs.topologies.tree(
+            CLIENTS, edges=2, uplink_bps=1e4, downlink_bps=1e5, latency_s=0.01, edge_uplink_bps=2e4
+        ),
         devices=fs.devices.table(
             {"seconds_per_step": [0.01, 0.01, 0.02, 0.02, 0.03, 9.0]},
             dropout=0.05,
@@ -46,7 +48,7 @@ HEADER = (
     r"^metro: FALD, SoftmaxRegression d=6, 6 clients, 4 replicas, seed \d, inline",
     rf"^network  +\S+, \d+ links; bottleneck \S+ {AMOUNT} kbit/s, \d clients",
     r"^devices  +.*Pareto slow-down, dropout 5%",
-    r"^policy   +deadline\(seconds=1, size=4\)     wire  float64, \d+ bits up",
+    r"^policy   +deadline\(1, of=4\)     wire  float64, \d+ bits up",
     r"^clock    +auto \(network \+ compute\)",
 )
 SUMMARY = (

@@ -125,7 +125,7 @@ def test_an_accepted_weighting_is_the_one_that_the_server_uses(algorithm: str, w
         scenario = Cell(algorithm, f"uniform {weighting}", "star", "unequal").scenario()
     except InvalidInput:
         return
-    other = replace(scenario, participation=Otherwise(2, weighting))
+    other = replace(scenario, participation=Otherwise(2, weighting=weighting))
     found, changed = (fs.run(s, runtime=fs.Inline(threads=1)).samples for s in (scenario, other))
     assert np.abs(found - changed).max() > 1e-6
 

@@ -118,13 +118,16 @@ class Weighted(Quadratic):
     [
         (IgnoresRows, r"IgnoresRows: gradient\(theta, 0, rows\) .* does not add up .* it ignores rows"),
         (MeansOverRows, r"does not add up to gradient\(theta, 0\): off by .* plain sum"),
-        (ZeroLoss, "ZeroLoss: loss does not rise as the gradients say"),
-        (Uphill, "loss does not rise as the gradients say"),
-        (ForgetsACoordinate, "loss does not rise as the gradients say"),
+        (ZeroLoss, "ZeroLoss: loss does not have the slope of the clients' gradients"),
+        (Uphill, "loss does not have the slope of the clients' gradients"),
+        (ForgetsACoordinate, "loss does not have the slope of the clients' gradients"),
         (OneNumber, r"loss\(theta\) has shape \(\) for theta \(2, 2\); it must be \(2,\)"),
-        (HalfThePotential, r"client 0's potential does not rise as its gradient over all its rows .* off by 0\.5"),
-        (TheWholePotential, "client 0's potential does not rise .* it is the sum over all clients"),
-        (PotentialIgnoresRows, "client 0's potential does not rise as its gradient over some of its rows says"),
+        (
+            HalfThePotential,
+            r"client 0's potential does not have the slope of its gradient over all its rows: .* off by 0\.5",
+        ),
+        (TheWholePotential, "client 0's potential does not have the slope .* it is the sum over all clients"),
+        (PotentialIgnoresRows, "client 0's potential does not have the slope of its gradient over some of its rows"),
         (Mixed, "a full potential's bits depend on its neighbours in the batch"),
     ],
 )
@@ -136,9 +139,9 @@ def test_a_broken_problem_is_refused_with_what_is_wrong(broken, message):
 @pytest.mark.parametrize("sound", [Quadratic, Summed, Weighted])
 def test_a_sound_problem_passes(sound):
     held = check(sound())
-    assert "loss rises as the gradients say" in held
+    assert "loss has the slope of the clients' gradients" in held
     assert "client 2's gradients over parts of its rows add up" in held
-    assert "client 2's potential rises as its gradient over some of its rows says" in held
+    assert "client 2's potential has the slope of its gradient over some of its rows" in held
     assert not any("client 1's gradients" in text for text in held)  # one row has no parts
 
 

@@ -266,7 +266,7 @@ def test_a_site_that_is_off_pauses_and_full_waits_for_it():
 
 RING = fs.exchanges.gossip(nx.cycle_graph(6))
 REFUSED = {
-    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no route leads from client 0"),
+    "disconnected": (lambda: fs.exchanges.gossip(nx.Graph([(0, 1), (2, 3)])), "no path leads from client 0"),
     "names": (lambda: fs.exchanges.gossip(nx.Graph([("a", "b")])), "client numbers"),
     "mixing": (lambda: fs.exchanges.gossip(nx.path_graph(2), "random"), "choose 'metropolis'"),
     "rows": (lambda: fs.exchanges.gossip(nx.path_graph(2), [[0.5, 0.4], [0.5, 0.5]]), "rows must sum to 1"),
@@ -427,12 +427,12 @@ EQUAL = {"problem": fs.problems.GaussianMean.synthetic(4, 2, samples=5, seed=1)}
 def test_traces_and_swim_lanes_show_the_sites(kind, names, tmp_path):
     import json
 
-    from fedsim.analysis import lanes
+    from fedsim.analysis import gantt
 
     result = fs.run(scenario(**KINDS[kind], record=fs.Record(events=True)))
-    told = json.loads(lanes.to_chrome(result, tmp_path / "trace.json").read_text())["traceEvents"]
+    told = json.loads(gantt.to_chrome(result, tmp_path / "trace.json").read_text())["traceEvents"]
     threads = {event["args"]["name"]: event["tid"] for event in told if event["name"] == "thread_name"}
     assert names <= set(threads)
     folds = [event for event in told if event["name"] == "aggregate"]
     assert {threads[name] for name in names - {"cloud"}} <= {event["tid"] for event in folds}
-    assert lanes.swimlanes(result, tmp_path / "lanes.png").stat().st_size > 5_000
+    assert gantt.swimlanes(result, tmp_path / "gantt.png").stat().st_size > 5_000

@@ -98,7 +98,7 @@ def test_metrics_are_not_evaluated():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_codec_whose_length_depends_on_the_values_is_refused(policy):
     algorithm = fs.algorithms.FedPAQ(step_size=1e-2, codec=fs.codecs.Elias(3))
-    with pytest.raises(fs.errors.InvalidInput, match=r"FedPAQ with Elias.*depends on their values.*QSGD"):
+    with pytest.raises(fs.errors.InvalidInput, match=r"FedPAQ with Elias.*depends on its values.*QSGD"):
         fs.run(scenario_of(algorithm, participation=POLICIES[policy]), timing_only=True)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedsim as fs
-from fedsim.analysis import lanes, timeline
+from fedsim.analysis import gantt, timeline
 
 CLIENTS = 5
 POLICIES = {
@@ -133,8 +133,8 @@ def test_only_a_recorded_timeline_can_be_shown(tmp_path):
     assert timeline.shares(result) is None
     for call in (
         timeline.visits,
-        lambda r: lanes.to_chrome(r, tmp_path / "t"),
-        lambda r: lanes.swimlanes(r, tmp_path / "t"),
+        lambda r: gantt.to_chrome(r, tmp_path / "t"),
+        lambda r: gantt.swimlanes(r, tmp_path / "t"),
     ):
         with pytest.raises(fs.errors.NotRecorded, match=r"Record\(events=True\)"):
             call(result)
@@ -172,7 +172,7 @@ def test_shares_of_time_are_those_of_the_visits():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_chrome_trace_is_what_its_viewers_read(policy, tmp_path):
     result = run_of(policy)
-    path = lanes.to_chrome(result, tmp_path / "trace.json")
+    path = gantt.to_chrome(result, tmp_path / "trace.json")
     trace = json.loads(path.read_text())
     events = trace["traceEvents"]
     assert {e["ph"] for e in events} <= {"M", "X", "i"}
@@ -202,10 +202,10 @@ def test_the_chrome_trace_is_what_its_viewers_read(policy, tmp_path):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_picture_is_drawn(policy, tmp_path):
-    path = lanes.swimlanes(run_of(policy), tmp_path / "lanes.png", replica=1, rounds=4)
+    path = gantt.swimlanes(run_of(policy), tmp_path / "gantt.png", replica=1, rounds=4)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_picture_of_a_replica_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(fs.errors.InvalidInput, match="replicas"):
-        lanes.swimlanes(run_of(), tmp_path / "lanes.png", replica=7)
+        gantt.swimlanes(run_of(), tmp_path / "gantt.png", replica=7)

@@ -390,7 +390,7 @@ def test_a_run_of_qlsd_star_has_the_bits_of_the_cpu(on_host):
     study = qlsd_study("gaussian", QLSDStar(1e-3, batch_size=5, codec=QSGD(8)), "float64")
     found = fs.run(study, runtime=fs.Inline(threads=2, chunk=7, backend="cuda"))
     np.testing.assert_array_equal(found.samples, fs.run(study, runtime=fs.Inline(threads=1)).samples)
-    assert "gaussian_whole" in on_host
+    assert "gaussian_all_rows" in on_host
 
 
 @needs_compiler

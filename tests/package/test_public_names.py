@@ -12,7 +12,7 @@ import fedsim as fs
 CLASSES = {"Budget", "Inline", "Network", "Ray", "Record", "Result", "Scenario", "Study", "Target"}
 FUNCTIONS = {"arun", "explain", "load", "replay", "run", "sweep", "tune"}
 MODULES = {
-    "algorithms", "analysis", "codecs", "data", "devices", "errors", "exchanges", "initial", "metrics", "network", "participation", "privacy", "problems", "protocols", "rng",
+    "algorithms", "analysis", "codecs", "data", "devices", "errors", "exchanges", "flower", "initial", "metrics", "network", "participation", "privacy", "problems", "protocols", "rng",
     "schedules", "testing", "topologies",
 }  # fmt: skip
 NAMES = CLASSES | FUNCTIONS | MODULES

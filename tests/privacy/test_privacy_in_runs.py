@@ -91,7 +91,7 @@ def test_private_fedpaq_accounts_for_itself():
     )
     expected = [fs.privacy.epsilons(algorithm.mechanism(PROBLEM, None), np.full(6, k), 1e-4)[0] for k in (1, 2, 3)]
     assert table(result) == pytest.approx(np.repeat(expected, 3).reshape(3, 3), rel=1e-12)
-    with pytest.raises(InvalidInput, match="clips, which settles it"):
+    with pytest.raises(InvalidInput, match="clips, which determines it"):
         fs.run(scenario(algorithm))
 
 
@@ -146,7 +146,9 @@ def test_the_summary_has_the_guarantee_and_the_epsilon_spent():
         what = scenario(PRIVATE, metrics=metrics)
         text = fs.run(what).summary(200)
         assert re.search(
-            r"^! the paper promises epsilon 1, delta 0\.0001 for one client in one round, .*above 1", text, re.MULTILINE
+            r"^warning: the paper guarantees epsilon 1, delta 0\.0001 for one client in one round, .*above 1",
+            text,
+            re.MULTILINE,
         )
         assert re.search(last, text)
     covered = scenario(dataclasses.replace(PRIVATE, epsilon=0.3), metrics=())

@@ -93,7 +93,7 @@ def table(rows=300):
 
 
 def test_features_are_standardised_over_all_complete_rows_before_the_balance(monkeypatch, tmp_path):
-    monkeypatch.setattr(catalogue, "OTHERS", 50)
+    monkeypatch.setattr(catalogue, "NON_DEFAULTS", 50)
     frame = table()
     x, y = catalogue.prepare(frame)
     complete = frame.dropna()

@@ -22,6 +22,7 @@ from fedsim.errors import FedsimError, InvalidInput
 from fedsim.reproduce.run import reproduce
 from fedsim.results import lock
 from fedsim.results.files import new_file, new_folder
+from fedsim.results.folder import _TABLES
 from fedsim.sweeps.execution import status
 
 TEXT = """
@@ -388,7 +389,13 @@ def test_a_new_folder_that_fails_leaves_nothing(here: Path) -> None:
 
     def fail() -> None:
         with new_folder(here / "cached") as folder:
-            for name in ("x.npy", "sums.json"):
+            for name in (
+                "x.npy",
+                "sums.json",
+                "manifest.json",
+                "samples.npz",
+                *(f"{name}.parquet" for name in _TABLES),
+            ):
                 new_file(folder / name).close()
             raise KeyError("a bug")
 

@@ -32,7 +32,7 @@ def visit(ledger, host, batch, left):
     assert all(complete.memory[n].tobytes() == m.tobytes() for n, m in batch.memory.items())
     host.keep(complete, light.call, reply_of(**left))
     ledger.note(batch, light.call, reply_of(**left))
-    return int(light.travels.sum())
+    return int(light.sent.sum())
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 50])
@@ -55,7 +55,7 @@ def test_a_client_at_work_is_sent_its_row():
     """Its host will hold something else by the time the second job gets there."""
     ledger, host = MemoryAtHost(), HeldMemory()
     visit(ledger, host, batch_of([0], c=rows(0)), {"c": rows(1)})
-    assert [ledger.to_send(batch_of([0], c=rows(1))).travels.tolist() for _ in range(2)] == [[False], [True]]
+    assert [ledger.to_send(batch_of([0], c=rows(1))).sent.tolist() for _ in range(2)] == [[False], [True]]
 
 
 def test_replicas_and_newcomers_have_rows_of_their_own():
@@ -117,7 +117,7 @@ def test_no_order_of_events_gives_a_client_a_wrong_row(seed):
         elif happens == "run" and calls:
             batch, light = calls.pop(rng.integers(len(calls)))
             complete = host.complete(light)
-            kept, missed = kept + int((~light.travels).sum()), missed + (complete is None)
+            kept, missed = kept + int((~light.sent).sum()), missed + (complete is None)
             if complete is None:
                 light = SentBatch.full(batch)
                 complete = host.complete(light)

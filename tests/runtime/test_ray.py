@@ -245,7 +245,7 @@ def travels(monkeypatch):
 
     def watched(parts):
         if isinstance(parts, SentBatch):
-            seen.setdefault(parts.batch.round + 1, []).extend(parts.batch.client[parts.travels].tolist())
+            seen.setdefault(parts.batch.round + 1, []).extend(parts.batch.client[parts.sent].tolist())
         return pack(parts)
 
     monkeypatch.setattr(ray_runtime, "pack", watched)

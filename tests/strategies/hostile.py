@@ -162,7 +162,7 @@ def makers() -> list[Maker]:
         Maker("inverse_time", s.inverse_time, "schedule", {"a": 1e-3, "b": 1.0}),
         Maker("per_round", s.per_round, "schedule", {"eta0": 1e-3, "every": 2.0}),
         Maker("strongly_convex", s.strongly_convex, "schedule", {"smoothness": 1e3, "convexity": 1.0}),
-        Maker("devices.Devices", d.Devices, "devices", {"seconds_per_step": 0.1, "slowdown": None, "dropout": 0.1, "availability": None, "latency_s": 0.0, "per_example": False, "recycle": False}),
+        Maker("devices.Devices", d.Devices, "devices", {"seconds_per_step": 0.1, "slowdown": None, "dropout": 0.1, "availability": None, "latency_s": 0.0, "per_example": False, "recycle": False, "flops_per_step": 1e9}),
         Maker("devices.constant", d.constant, "devices", {"seconds_per_step": 0.1, "slowdown": None, "dropout": 0.1, "availability": None, "seconds_per_example": None, "latency_s": 0.1}),
         Maker("devices.lognormal", d.lognormal, "devices", {"median_step_s": 0.1, "sigma": 0.5, "dropout": 0.1, "slowdown": None, "availability": None, "seed": 3, "per_example": False}),
         Maker("devices.from_flops", d.from_flops, "devices", {"flops_per_step": 1e9, "flops_per_second": 1e10, "slowdown": None, "dropout": 0.1, "availability": None}),

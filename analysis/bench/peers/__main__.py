@@ -1,7 +1,7 @@
 """fedsim beside FedJAX, pfl-research, fluke, Flower and a bare NumPy loop, in one command.
 
     python -m analysis.bench.peers --prepare              # the peers' environments, from the package index
-    python -m analysis.bench.peers                        # everybody: W1 to W4 in at most --limit seconds, 15 minutes
+    python -m analysis.bench.peers                        # all tools: W1 to W4 in at most --limit seconds, 15 minutes
     python -m analysis.bench.peers --quick                # fedsim and the bare loop, one turn, two minutes
     python -m analysis.bench.peers --peers fedjax --loads W1,W2 --turns 5 --against ratios.json
 

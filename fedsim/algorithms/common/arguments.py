@@ -10,19 +10,8 @@ import numpy as np
 
 from fedsim.checks import as_array, as_float, check_choice, check_float, check_positive, invalid_argument, is_int
 from fedsim.errors import InvalidInput
-from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import BatchSize, Codec, missing
 from fedsim.text import short_str
-
-__all__ = [
-    "check_batch_size",
-    "check_codec",
-    "check_count",
-    "check_number",
-    "check_step_size",
-    "check_word",
-    "rows_per_batch",
-]
 
 MOST = 2**31 - 1  # keys of draws address more steps than this
 

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
-from fedsim.algorithms.common.arguments import rows_per_batch
 from fedsim.algorithms.common.local_descent import Descent
 from fedsim.arrays import Array
 from fedsim.problems.linear import LinearRegression
 from fedsim.problems.logistic import LogisticRegression
 from fedsim.problems.neural_network import NeuralNetwork
+from fedsim.problems.shards import rows_per_batch
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.protocols import Backend, ProblemLike
 from fedsim.schedules import steps_of

@@ -1,4 +1,4 @@
-"""Accept or reject: what the Metropolis-adjusted samplers on one machine share."""
+"""The accept/reject step of the Metropolis-adjusted samplers on one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the algorithms of the QLSD family share: the server's step, argument checks, and clients in one kernel."""
+"""Shared code of the QLSD family: the server's step, argument checks, and clients in one kernel."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedsim.algorithms.common.arguments import (
     check_codec,
     check_step_size,
     check_word,
-    rows_per_batch,
 )
 from fedsim.arrays import Array
 from fedsim.checks import as_float_array
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean, LogisticRegression
+from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import (
     Backend,
     BatchSize,
@@ -100,9 +100,8 @@ def check_arguments(where: str, algorithm: Quantised) -> None:
     activity = algorithm.activity
     if (activity is None) == (algorithm.weighting == "inverse"):
         raise InvalidInput(
-            f"{where}(weighting={short_repr(algorithm.weighting)}, activity={short_str(activity)}): 'inverse' "
-            "divides by it, "
-            "'count' ignores it; give both or neither, such as weighting='inverse', activity=0.5"
+            f"{where}(weighting={short_repr(algorithm.weighting)}, activity={short_str(activity)}): 'inverse' divides "
+            "by it, 'count' ignores it; give both or neither, such as weighting='inverse', activity=0.5"
         )
     if activity is not None:
         p = as_float_array(activity)

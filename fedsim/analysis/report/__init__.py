@@ -122,7 +122,7 @@ def claims_page(
     count = {word: sum(v["held"] is held for v in verdicts) for held, word in claims.WORDS.items()}
     answer = (
         f"Of {len(can)} published claims that can hold and were run, {sum(v['held'] for v in can)} did "
-        f"({text.many(len(verdicts), 'claim')}: {', '.join(f'{n} {word}' for word, n in count.items())})."
+        f"({text.plural(len(verdicts), 'claim')}: {', '.join(f'{n} {word}' for word, n in count.items())})."
     )
     groups: dict[str, list[dict[str, Any]]] = {}
     for verdict in verdicts:

@@ -197,7 +197,7 @@ def network(
         )
     middles = [(at[a] + at[b]) / 2 for a, b, *_ in links]
     labels = [
-        f"{nodes[a][0]} - {nodes[b][0]}: {text.bits(bps)}/s, {text.many(count, 'transfer')}"
+        f"{nodes[a][0]} - {nodes[b][0]}: {text.bits(bps)}/s, {text.plural(count, 'transfer')}"
         for a, b, bps, count in links
     ]
     data.append({

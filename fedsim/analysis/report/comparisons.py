@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim import text
 from fedsim.analysis import intervals, summary, targets, timeline, tradeoffs
-from fedsim.analysis.inputs import HIGHER
+from fedsim.analysis.inputs import HIGHER_IS_BETTER
 from fedsim.analysis.report import charts, html
 from fedsim.results import Result
 
@@ -93,14 +93,14 @@ def _fields(value: object, path: str) -> list[tuple[str, str]]:
     if isinstance(value, dict) and "array" not in value and "function" not in value:
         return [leaf for name, own in value.items() for leaf in _fields(own, f"{path}.{name}" if path else str(name))]
     digest = value.get("digest", "") if isinstance(value, dict) else ""
-    return [(path, f"{text.recorded(value)} {digest}".strip())]
+    return [(path, f"{text.recorded_call(value)} {digest}".strip())]
 
 
 def best(table: pd.DataFrame, metrics: Sequence[str]) -> str:
     """Return a sentence that names the run with the best final metric, the next three, and the fastest run."""
     if not metrics:
         return f"{len(table)} runs without a common metric."
-    metric, up = metrics[0], metrics[0] in HIGHER
+    metric, up = metrics[0], metrics[0] in HIGHER_IS_BETTER
     order = table.sort_values(metric, ascending=not up)
     first = order.iloc[0]
     winner = f"{first['run']} has the best final {metric}, {text.number(first[metric])}"
@@ -171,7 +171,7 @@ def trade_off(table: pd.DataFrame, metric: str, chosen: str = "", rule: str = RU
     The Pareto front is over the comparable costs and, without a common target, the metric. `chosen` names a setting
     that was recommended by another rule, which `rule` states.
     """
-    up, costs = metric in HIGHER, comparable(table)
+    up, costs = metric in HIGHER_IS_BETTER, comparable(table)
     finite = table[table[metric].notna() & np.isfinite(table[costs].to_numpy(np.float64)).all(axis=1)].copy()
     if len(finite) < 2 or not costs:
         return "", chosen, ""

@@ -63,7 +63,7 @@ def scenario(result: Result) -> str:
         "seed",
         "dtype",
     )
-    rows = {name: text.recorded(recorded[name]) for name in names if recorded.get(name) is not None}
+    rows = {name: text.recorded_call(recorded[name]) for name in names if recorded.get(name) is not None}
     clock = html.text(summary.clock(result), "note")
     return html.section("Scenario", html.facts(rows), clock)
 

@@ -1,4 +1,4 @@
-"""Which clock simulates a scenario. Both give the same bits, so this decides how long a run takes, nothing else."""
+"""The choice of the clock that simulates a scenario. Both give the same bits, so only the speed depends on it."""
 
 from __future__ import annotations
 

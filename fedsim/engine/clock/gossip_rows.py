@@ -1,4 +1,4 @@
-"""Rounds of sites that gossip, as both clocks note them, and as the part of a RoundBlock. Both clocks use this."""
+"""Gossip rounds as both clocks record them, and their conversion to the gossip part of a RoundBlock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GossipColumns(NamedTuple):
 
 
 def empty_columns(gossip: Gossip, *shape: int) -> GossipColumns:
-    """Return columns of rounds that there are not."""
+    """Return the columns of empty rounds."""
     messages, sites = (*shape, len(gossip.sender)), (*shape, gossip.sites)
     return GossipColumns(
         np.full(messages, UNUSED), np.zeros(messages, np.int8), np.full(messages, np.nan), np.zeros(sites, bool),

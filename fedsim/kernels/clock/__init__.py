@@ -1,7 +1,7 @@
 """The compiled clock: `fedsim.rules` and the loops over them as machine code.
 
     compiled_rules   the rules under their own names
-    units            how inner functions and units are compiled
+    decorators       how inner functions and units are compiled
     state            records and tables; no Numba
     heap             events by (time, rank), a sort
     selection        a site's cohort; which clients are online

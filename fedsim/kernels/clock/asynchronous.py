@@ -1,9 +1,8 @@
-# mypy: allow-untyped-defs
 """Asynchronous clients: the server aggregates whenever K replies have arrived (`simpy/asynchronous`).
 
 Visits and links are those of the synchronous loop. A visit is listed when it ends, so a round is a part of one list.
-After an event and before the next one `give_places` gives free places away. For the client whose reply closed a round
-that is done when the next round is wanted, so that nothing is carried over from one block to the next.
+Between two events `give_places` assigns the free places. The place of the client whose reply closed a round is assigned
+when the next round is requested, so that nothing is carried over from one block to the next.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from math import inf
 import numpy as np
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.heap import push, sort
 from fedsim.kernels.clock.messages import send_unselected
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.selection import SELECT, is_online, online_s
 from fedsim.kernels.clock.state import TOO_LATE
-from fedsim.kernels.clock.units import called, inner
 from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
 from fedsim.rules import closing, draws
 

@@ -1,5 +1,4 @@
-# mypy: allow-untyped-defs
-"""When many clients are online, compiled: a loop over `fedsim.rules.availability`, for the SimPy clock."""
+"""Online and offline times of many clients for the SimPy clock: a compiled loop over `fedsim.rules.availability`."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
-from fedsim.kernels.clock.units import unit
+from fedsim.kernels.clock.decorators import unit
 from fedsim.rules import availability
 from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.draws import Key

@@ -1,6 +1,6 @@
 """Compile `fedsim.rules`: importing this module lets kernels call every rule under its own name.
 
-A rule stays what it is for Python; the compiler takes an inner function (`kernels.compiler`) in its place. So both
+For Python a rule is unchanged; the compiler uses an inner function (`kernels.compiler`) in its place. So both
 clocks write `closing.closing_s(...)`, rules may call rules, and no rule imports Numba. A kernel that calls rules
 imports this module and the modules of the rules: its cache then follows these files (`code_digest`).
 

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Groups of flows that have one rate at all times: `network.route_bundles` in arrays.
 
 A link that one known route uses is private, the others are trunks. Flows with the same trunks, and private links too
@@ -12,7 +11,7 @@ from math import inf
 
 import numpy as np
 
-from fedsim.kernels.clock.units import called, inner
+from fedsim.kernels.clock.decorators import called, inner
 
 
 @called

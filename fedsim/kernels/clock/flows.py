@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Flows that share links max-min fairly: `network.flows` in arrays, operation by operation.
 
 Every group of flows has a clock that counts bits: how many each of its flows has been served since the group became
@@ -11,10 +10,10 @@ from __future__ import annotations
 from math import inf
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.flow_groups import enlist, learn, unlist
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.maxmin import fill, relist
-from fedsim.kernels.clock.units import called, inner
 from fedsim.rules import closing
 
 

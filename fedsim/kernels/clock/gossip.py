@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """A site's round over gossip: it computes, sends its reply to its neighbours, waits for theirs and aggregates.
 
 `at` of an event is the slot of a message in flight, or -1 - site for the site's own work: with stamp 0 its device goes
@@ -12,13 +11,13 @@ from math import inf, nan
 from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import INNER, called, inner
 from fedsim.kernels.clock.flows import end_flow, new_flow, next_over, set_clock, take_off
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.messages import is_shared
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.selection import offline_s, online_s
 from fedsim.kernels.clock.state import TOO_FAR_APART, TOO_LATE
-from fedsim.kernels.clock.units import INNER, called, inner
 from fedsim.kernels.clock.visits import NO_FLOW, compute_s, dropout, reply_bits, tie_of
 from fedsim.rules import closing, visits
 from fedsim.rules.closing import RUNNING

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The event loop of sites that gossip, a compile unit; it shares heap, flows, draws and rules with the other loops."""
 
 from __future__ import annotations
@@ -6,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner, unit
 from fedsim.kernels.clock.gossip import (
     aggregate,
     computed,
@@ -21,7 +21,6 @@ from fedsim.kernels.clock.loops import links_of
 from fedsim.kernels.clock.messages import room_for_flows, share
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES
-from fedsim.kernels.clock.units import called, inner, unit
 from fedsim.rules import closing
 
 

@@ -1,12 +1,14 @@
-# mypy: allow-untyped-defs
-"""Events in the order of (time, rank), and a sort. That order is total, so results do not depend on the heap's layout,
-and stale events (of visits that were cut, of deadlines that were replaced) can be discarded at any time."""
+"""A heap of events in the order of (time, rank), and a sort.
+
+That order is total, so results do not depend on the layout of the heap. Stale events, of visits that were cut or of
+deadlines that were replaced, can be discarded at any time.
+"""
 
 from __future__ import annotations
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.state import OVER
-from fedsim.kernels.clock.units import called, inner
 from fedsim.rules import closing
 from fedsim.rules.closing import is_before
 

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The event loops that Python calls; each is a compile unit. Private and shared links are two versions of one loop."""
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from numba.extending import overload
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.asynchronous import give_places, open_version, opening
 from fedsim.kernels.clock.asynchronous import visit_ended as client_ended
+from fedsim.kernels.clock.decorators import INNER, inner, unit
 from fedsim.kernels.clock.heap import is_stale, make_room, pop
 from fedsim.kernels.clock.messages import link_event, room_for_flows, share
 from fedsim.kernels.clock.rounds import close_round, model_arrived, open_round, stop, visit_ended
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES, AsynchronousState, Links, State
-from fedsim.kernels.clock.units import INNER, inner, unit
 from fedsim.rules import closing
 
 

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Max-min fair rates for connected links: progressive filling, for the flows of both clocks.
 
 Of all links, the one with the least offer to its flows is next. Flows on it that have no rate yet get that offer, and
@@ -16,7 +15,7 @@ from math import inf
 import numpy as np
 
 from fedsim.kernels.cache import jit
-from fedsim.kernels.clock.units import inner
+from fedsim.kernels.clock.decorators import inner
 
 
 @jit

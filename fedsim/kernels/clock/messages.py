@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Messages: phases of visits on shared links, models between an edge and the cloud, unselected broadcasts.
 
 What differs between private and shared links is chosen by the type of `State.links`, so that a loop without flows is
@@ -12,10 +11,10 @@ from math import inf
 from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import INNER, called, inner
 from fedsim.kernels.clock.flows import end_flow, new_flow, next_over, serve, set_clock, take_off
 from fedsim.kernels.clock.heap import is_flow_end_stale, push
 from fedsim.kernels.clock.state import COMPUTE, DOWNLOAD, UPLOAD, Links
-from fedsim.kernels.clock.units import INNER, called, inner
 from fedsim.kernels.clock.visits import NO_FLOW, account, account_private, begin, begin_private, schedule
 from fedsim.rules import closing, visits
 from fedsim.rules.visits import BEFORE, IN_COMPUTE, NO_DROP

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Synchronous rounds of sites: a star, or edges under a cloud. A star is one site without a cloud."""
 
 from __future__ import annotations
@@ -6,11 +5,11 @@ from __future__ import annotations
 from math import inf, nan
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.messages import send_model, send_unselected
 from fedsim.kernels.clock.selection import enough_online_s, is_online, select
 from fedsim.kernels.clock.state import OVER, TOO_FAR_APART, TOO_LATE
-from fedsim.kernels.clock.units import called, inner
 from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
 from fedsim.rules import closing
 from fedsim.rules.closing import RUNNING

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """A site's cohort, in client order: the draws and the bits of `engine/view`, and whether enough clients are online."""
 
 from __future__ import annotations
@@ -8,8 +7,8 @@ from math import inf
 from numba.extending import overload
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import INNER, called, inner
 from fedsim.kernels.clock.heap import sift, sort
-from fedsim.kernels.clock.units import INNER, called, inner
 from fedsim.kernels.intrinsics import types
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws

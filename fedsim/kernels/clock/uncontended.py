@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The short path: private links and devices that are always online need neither an event loop nor flows.
 
 A visit's end is then a function of its round's opening, and edges affect each other at the cloud only.
@@ -9,10 +8,10 @@ from __future__ import annotations
 from math import inf, nan
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner, unit
 from fedsim.kernels.clock.heap import sink
 from fedsim.kernels.clock.selection import select
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEEDS_LOOP, NEVER_CLOSES
-from fedsim.kernels.clock.units import called, inner, unit
 from fedsim.kernels.clock.visits import compute_s, dropout, private_bits, private_ends_s, reply_bits, tie_of
 from fedsim.rules import closing, visits
 from fedsim.rules.closing import ARRIVAL, BREAK, WHEN_ALL_ENDED
@@ -108,7 +107,7 @@ def given_round(w, state, given, cohort, out, active):
 
 @called
 def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
-    """List the visits of one round of site k; the segment says when it closes."""
+    """List the visits of one round of site k; write the time of its close into the segment."""
     m = select(w, scratch, replica, k, round, opened_s)
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         cohort.client[j] = w.client[scratch.chosen[j]]
@@ -123,7 +122,7 @@ def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
 
 @inner
 def close(w, drawn, first, cohort, out, segment, m, k, round, opened_s):
-    """List m visits of site k, of the clients drawn.chosen[first], ...; the segment says when the round closes."""
+    """List m visits of site k, of the clients drawn.chosen[first], ...; write the time of the close into `segment`."""
     ended, begin = out.visits, out.counts[0].visits
     out.counts[0].visits += m
     segment.begin, segment.visits, segment.opened_s = begin, m, opened_s

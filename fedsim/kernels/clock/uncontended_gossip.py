@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """The short path of gossip: full(), links of their own, and devices that neither drop out nor go offline.
 
 A site then ends its round at the latest of its own reply and of its neighbours' messages: no event loop is needed.
@@ -10,9 +9,9 @@ from __future__ import annotations
 from math import inf
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import inner, unit
 from fedsim.kernels.clock.gossip import UNUSED
 from fedsim.kernels.clock.state import DONE, NEEDS_LOOP
-from fedsim.kernels.clock.units import inner, unit
 from fedsim.kernels.clock.visits import compute_s, reply_bits
 from fedsim.rules import visits
 from fedsim.rules.visits import ARRIVED

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Visits in slots. On private links a visit is one event, its end; on shared links every phase is one (`messages`)."""
 
 from __future__ import annotations
@@ -6,10 +5,10 @@ from __future__ import annotations
 from math import inf, nan
 
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
+from fedsim.kernels.clock.decorators import called, inner
 from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.selection import offline_s
 from fedsim.kernels.clock.state import OVER, TOO_LATE, UPLOAD
-from fedsim.kernels.clock.units import called, inner
 from fedsim.rng import Stream
 from fedsim.rules import closing, draws, visits
 from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, NO_DROP

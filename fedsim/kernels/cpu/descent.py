@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs
 """Local gradient descent on minibatches, compiled: all steps of a job before the next, so its parameters stay cached.
 
 The bits are those of the same steps taken one at a time. Arguments that all descents share:

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
 """Hamiltonian trajectories over a flat batch of jobs, compiled.
 
 On quadratic potentials a lane is a job for small d and a coordinate for large d, as in `langevin`. On logistic

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
 """Gradients of logistic regression over all rows of a client for a block of its jobs, compiled: a lane is a job.
 
 Predictors and sums are products of a block of data with a block of lanes, in LLVM's vector types, so that sums stay in

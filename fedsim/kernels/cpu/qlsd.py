@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
+# mypy: disable-error-code="attr-defined"
 """QLSD's messages, compiled: minibatch, gradient, memory, quantiser and bit count of a job in one pass.
 
     v = (n / m) sum over m rows of [grad(theta) - grad(control)] + anchor - memory

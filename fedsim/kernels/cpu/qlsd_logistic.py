@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
+# mypy: disable-error-code="attr-defined"
 """QLSD's messages on logistic regression, compiled; arguments as in `qlsd`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
+# mypy: disable-error-code="attr-defined"
 """QSGD's stochastic rounding, compiled: the bits of `reference.qsgd`, about a hundred times as fast.
 
 `quantise` processes rows tile by tile: random words, norms and rounding are separate loops that LLVM vectorises. The

@@ -1,4 +1,3 @@
-# mypy: allow-untyped-defs, disable-error-code="import-untyped,attr-defined,untyped-decorator"
 """Rows of data and groups of jobs, compiled.
 
 Rows are gathered and converted to the precision of the run in one pass. Jobs are grouped by client, so that its rows

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.problems import reductions, shards
+from fedsim.problems import loss_reduction, shards
 from fedsim.problems.labelled import columns
 from fedsim.text import short_str
 
@@ -106,7 +106,7 @@ class Torch:
         self.stack = max(self._blocks.sizes, default=1)
         self.dim, self.start = self._maths.dim, self._maths.start()
         with maths.quiet():
-            few = self._rows(reductions.rows_to_try(self.y), np.dtype(np.float64))
+            few = self._rows(loss_reduction.rows_to_try(self.y), np.dtype(np.float64))
             self._maths.averages = maths.check_rows(self._maths, reduction, *few) == "mean"
         self.test = None
         if test is not None:

@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, vmap
 from fedsim.arrays import Array
 from fedsim.checks import call_function
 from fedsim.errors import InvalidInput
-from fedsim.problems import reductions
+from fedsim.problems import loss_reduction
 
 ROWS = 64  # rows per call where each has its own gradient
 CHUNK = 512  # rows per call of one job
@@ -200,18 +200,18 @@ class Maths:
 def check_rows(maths: Maths, reduction: str | None, x: Tensor, y: Tensor) -> str:
     """Return whether the loss is the "mean" or the "sum" over rows; refuse a module or a loss that mixes rows."""
     tries = []
-    for number, point in enumerate(reductions.points_to_try(maths.start())):
+    for number, point in enumerate(loss_reduction.points_to_try(maths.start())):
         theta = torch.tensor(point, dtype=x.dtype)
         if number == 0:
             _check_outputs(maths, theta, x)
             _check_slope(maths, theta, x, y)
         out = maths.outputs(theta, x)
-        if number < reductions.NEAR:
+        if number < loss_reduction.NEAR:
             _check_alone(maths, theta, x, out)
         with torch.no_grad():
             each = [float(maths.criterion(out[i : i + 1], y[i : i + 1]).sum()) for i in range(len(y))]
             tries.append((np.array(each), float(maths.criterion(out, y).sum())))
-    return reductions.decide("Torch", reduction, tries)
+    return loss_reduction.decide("Torch", reduction, tries)
 
 
 def _check_outputs(maths: Maths, theta: Tensor, x: Tensor) -> None:

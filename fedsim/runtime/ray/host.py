@@ -1,9 +1,9 @@
 """A client host, an asyncio actor of Ray, and its cache of the clients' memory.
 
-A row of memory is sent only to a host without it. The driver commits a reply's memory when it aggregates the reply. It
-records which row every call left at the host, under the number of the call, and sends a row unless the host has it. A
-job names the call whose row it continues from; a host without that row returns nothing and is sent it. So the order of
-calls, late replies and dead hosts cannot lead to a wrong row.
+A row of memory is sent only to a host that lacks it. The driver commits a reply's memory when it aggregates the reply.
+It records, under the number of each call, the row that the call left at the host, and does not send that row again. A
+job names the call whose row it continues from. A host without that row returns nothing, and the driver sends it. So the
+order of calls, late replies and dead hosts cannot lead to a wrong row.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class SentBatch:
     """A batch as sent to a host: some rows of memory, and the calls that left the others at the host."""
 
     batch: Batch
-    travels: Array  # bool (jobs,)
-    left_by: Array  # the calls whose rows the host is to take from its own
+    sent: Array  # bool (jobs,): the rows of memory that are in the batch
+    left_by: Array  # the calls that left the other rows at the host
     call: int = field(default_factory=lambda: next(_CALLS))
 
     @staticmethod
@@ -117,22 +117,22 @@ class HeldMemory:
 
     def complete(self, light: SentBatch) -> Batch | None:
         """Return the batch with all memory; None where a row is missing."""
-        batch, travels = light.batch, light.travels
-        if travels.all():
+        batch, sent = light.batch, light.sent
+        if sent.all():
             return batch
-        place = self._table.places(batch)[~travels]
+        place = self._table.places(batch)[~sent]
         if (self._table.call[place] != light.left_by).any():
             return None
         memory = {}
         for n, m in batch.memory.items():
             memory[n] = np.empty((len(batch), *m.shape[1:]), m.dtype)
-            memory[n][travels], memory[n][~travels] = m, self._table.columns[n][place]
+            memory[n][sent], memory[n][~sent] = m, self._table.columns[n][place]
         return replace(batch, memory=memory)
 
     def keep(self, batch: Batch, call: int, reply: Reply) -> None:
         """Store the memory after the jobs."""
         if batch.memory:
-            self._table.put(self._table.places(batch), call, _left(batch, reply))
+            self._table.put(self._table.places(batch), call, _memory_after(batch, reply))
 
 
 class MemoryAtHost:
@@ -147,15 +147,15 @@ class MemoryAtHost:
             return SentBatch.full(batch)
         place = self._table.places(batch)
         left_by = self._table.call[place]
-        travels = (left_by == NO_CALL) | ~self._table.holds(place, batch.memory)
+        sent = (left_by == NO_CALL) | ~self._table.holds(place, batch.memory)
         self._table.call[place] = NO_CALL  # unknown until the reply of these jobs
-        rows = {n: m[travels] for n, m in batch.memory.items()}
-        return SentBatch(replace(batch, memory=rows), travels, left_by[~travels])
+        rows = {n: m[sent] for n, m in batch.memory.items()}
+        return SentBatch(replace(batch, memory=rows), sent, left_by[~sent])
 
     def note(self, batch: Batch, call: int, reply: Reply) -> None:
         """Record the memory after a call."""
         if batch.memory:
-            self._table.put(self._table.places(batch), call, _left(batch, reply))
+            self._table.put(self._table.places(batch), call, _memory_after(batch, reply))
 
 
 class _MemoryTable:
@@ -169,15 +169,15 @@ class _MemoryTable:
 
     def places(self, batch: Batch) -> Array:
         """Return the places of the jobs' clients; new clients are appended."""
-        known, who = self._place, batch.replica << 32 | batch.client
-        if np.array_equal(who, self._latest[0]):  # the usual case
+        known, key = self._place, batch.replica << 32 | batch.client
+        if np.array_equal(key, self._latest[0]):  # the usual case
             return self._latest[1]
-        place = np.array([known.setdefault(w, len(known)) for w in who.tolist()], np.int64)
+        place = np.array([known.setdefault(w, len(known)) for w in key.tolist()], np.int64)
         if len(known) > len(self.call):
             more = max(len(known), 2 * len(self.call)) - len(self.call)
             self.call = _longer(self.call, more)
             self.columns = {n: _longer(c, more) for n, c in self.columns.items()}
-        self._latest = who, place
+        self._latest = key, place
         return place
 
     def holds(self, place: Array, rows: Arrays) -> Array:
@@ -197,7 +197,7 @@ class _MemoryTable:
         self.call[place] = call
 
 
-def _left(batch: Batch, reply: Reply) -> Arrays:
+def _memory_after(batch: Batch, reply: Reply) -> Arrays:
     """Return the memory after jobs, as it is committed."""
     return {n: np.asarray(reply.memory.get(n, m), m.dtype) for n, m in batch.memory.items()}
 

@@ -27,7 +27,7 @@ def spread(
     """
     import ray
 
-    own, joined = _join(ray, runtime, jobs)
+    own, joined = join_or_start(ray, runtime, jobs)
     try:
         cores = ray.cluster_resources().get("CPU", 1)
         most = jobs or max(1, int(cores / (runtime.num_cpus_per_host or 1)))
@@ -54,7 +54,7 @@ def spread(
             ray.shutdown()
 
 
-def _join(ray: ModuleType, runtime: Ray, jobs: int | None) -> tuple[OwnRay | None, bool]:
+def join_or_start(ray: ModuleType, runtime: Ray, jobs: int | None) -> tuple[OwnRay | None, bool]:
     """Join a running Ray, or start one; return the one that was started, and True if one was joined."""
     if ray.is_initialized():
         return None, False

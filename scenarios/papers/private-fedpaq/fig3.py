@@ -38,9 +38,8 @@ def ten(study) -> Finding:
     low, high = bootstrap(gap)
     return Finding(
         abs(gap.mean()) < min(0.02 * without.mean(), without.std(ddof=1)),
-        f"loss {own.mean():.4f} with s = 10, {without.mean():.4f} without; paired difference {gap.mean():+.4f} (95 "
-        f"% {low:+.4f} "
-        f"to {high:+.4f}), standard deviation between runs {without.std(ddof=1):.3f}",
+        f"loss {own.mean():.4f} with s = 10, {without.mean():.4f} without; paired difference {gap.mean():+.4f} (95 % "
+        f"{low:+.4f} to {high:+.4f}), standard deviation between runs {without.std(ddof=1):.3f}",
     )
 
 

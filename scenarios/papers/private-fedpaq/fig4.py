@@ -65,9 +65,8 @@ def joint(study) -> Finding:
     noisy = {c: loss(study, eps=0.1, clip=c, gamma=0.8) for c in (0.5, 1, 2)}
     return Finding(
         max(quiet, key=lambda c: quiet[c]) == 0.5 and min(noisy, key=lambda c: noisy[c]) == 0.5,
-        f"training loss at C = 0.5, 1, 2: little noise (gamma = 0.2) "
-        f"{', '.join(f'{v:.3f}' for v in quiet.values())}; much "
-        f"noise (gamma = 0.8, epsilon = 0.1) {', '.join(f'{v:.3f}' for v in noisy.values())}",
+        f"training loss at C = 0.5, 1, 2: little noise (gamma = 0.2) {', '.join(f'{v:.3f}' for v in quiet.values())}; "
+        f"much noise (gamma = 0.8, epsilon = 0.1) {', '.join(f'{v:.3f}' for v in noisy.values())}",
     )
 
 
@@ -78,8 +77,8 @@ def learns(study) -> Finding:
     return Finding(
         found < 2.0,
         f"training loss {found:.1f}, 2.30 before the first round; sigma = {sigma:.1f} a coordinate in "
-        f"{_het.problem().dim} "
-        f"dimensions, while clipped steps move a model by {step:g} C at most; with Delta_f of a mean {loss(study):.3f}",
+        f"{_het.problem().dim} dimensions, while clipped steps move a model by {step:g} C at most; with Delta_f of a "
+        f"mean {loss(study):.3f}",
     )
 
 

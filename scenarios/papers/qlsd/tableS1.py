@@ -62,8 +62,7 @@ def four(study) -> Finding:
     return Finding(
         found["QLSD++ 4"] < best / 5,
         f"relative error of the threshold: {_logistic.shown(found)}; the step of LSD++ itself leaves its own error, "
-        f"which no "
-        "compression takes away",
+        "which no compression takes away",
     )
 
 

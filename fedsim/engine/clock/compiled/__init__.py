@@ -5,7 +5,7 @@
     site_tables   sites and cohorts; the state at time 0
     own_parts     users' batched parts on the short path
     reader        what the loops list, as blocks
-    saved         state in checkpoints
+    state_arrays  the state of a loop as named arrays: checkpoints, growth
     asynchronous  the clock of asynchronous clients
     gossip        the clock of sites without a server
 
@@ -23,8 +23,8 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.clock import Learning
 from fedsim.engine.clock.compiled.reader import block_of, later, longer, new_out
-from fedsim.engine.clock.compiled.saved import bytes_of, doubled, filled, flat
 from fedsim.engine.clock.compiled.site_tables import new_cohort, new_openings, new_scratch, new_state
+from fedsim.engine.clock.compiled.state_arrays import bytes_of, doubled, filled, flat
 from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, tables_of
 from fedsim.engine.rounds import CloudTimes, RoundBlock
 from fedsim.engine.system import MessageSizes, System
@@ -147,7 +147,7 @@ class CompiledClock:
 
     @property
     def one_timeline(self) -> bool:
-        """Whether nothing is drawn, so that one replica's timeline is that of all."""
+        """True if nothing is drawn, so that one replica's timeline is that of all."""
         w = self.tables
         drawn = w.selection != ALL or w.slowdown != NO_SLOWDOWN or w.drops or counts_replies(w.closing)
         return self.path == "short" and not drawn and not self.asks_bits

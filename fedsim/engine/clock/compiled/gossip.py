@@ -13,8 +13,8 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.engine.clock.compiled import SAVED, CompiledClock
 from fedsim.engine.clock.compiled.reader import new_out
-from fedsim.engine.clock.compiled.saved import bytes_of, doubled
 from fedsim.engine.clock.compiled.site_tables import most_in_flight, new_ends, new_gossip_state
+from fedsim.engine.clock.compiled.state_arrays import bytes_of, doubled
 from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, gossip_tables
 from fedsim.engine.clock.gossip_rows import (
     UNSENT,

@@ -4,7 +4,8 @@ links    exact instants; private and shared links
 visits   one visit as a process
 rounds   the rounds of sites: a star, or edges under a cloud
 gossip   the rounds of sites without a server
-asynchronous   clients that work all the time, and a server that aggregates every K replies
+asynchronous   clients that work continuously, and a server that aggregates every K replies
+on_demand      visits that a caller starts one by one, for Flower apps
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Asynchronous clients as SimPy processes: they work all the time, and the server aggregates every K replies.
+"""Asynchronous clients as SimPy processes: they work continuously, and the server aggregates every K replies.
 
-A visit that ends gives its place away at once, before the next event of that instant. So the client whose reply fills
-the buffer starts from the new version. A client with memory gives its place away and is idle again after its reply was
-aggregated.
+A visit that ends frees its place at once, before the next event of that instant. So the client whose reply fills the
+buffer starts from the new version. A client with memory frees its place, too, but is idle again only after its reply
+has been aggregated.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Places(Buffer):
                 yield from self.inform()
 
     def fill(self) -> None:
-        """Give every free place to a client drawn among the idle online ones, else to the first that comes online."""
+        """Assign every free place to a client drawn among the idle online ones, else to the first that comes online."""
         while self.free and self.draw_idle():
             self.free -= 1
             self.env.process(self.occupy(self.idle.pop()))

@@ -1,4 +1,4 @@
-"""Links on a SimPy clock: a transfer is something that a process waits for.
+"""Links on a SimPy clock: a process waits for its transfers.
 
 A message shares its route's links from its first instant until its last bit has left, and arrives one latency later.
 """

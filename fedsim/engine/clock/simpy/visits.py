@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 
@@ -50,9 +51,13 @@ class Visit:
 
 
 def participate(
-    env: simpy.Environment, links: UnsharedLinks, visit: Visit, broadcast_bits: int, bits: int
+    env: simpy.Environment, links: UnsharedLinks, visit: Visit, broadcast_bits: int,
+    bits: int | Callable[[Visit], int],
 ) -> Process:  # fmt: skip
-    """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit where it stands."""
+    """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit at once.
+
+    A function `bits` is called when the download has ended. It sets `visit.compute_s` and returns the reply's bits.
+    """
     drop = visit.drop
     try:
         if drop == BEFORE:
@@ -62,6 +67,7 @@ def participate(
             yield from links.transfer(visit.sending, visit.rank(closing.PROGRESS))
             visit.sending, visit.down_bits, visit.downloaded_s = None, broadcast_bits, env.now
 
+            bits = bits(visit) if callable(bits) else bits
             ends_s = compute_ends_s(env.now, visit.compute_s, drop, visit.fraction)
             yield Instant(env, ends_s, visit.rank(closing.BREAK if drop == IN_COMPUTE else closing.PROGRESS))
 

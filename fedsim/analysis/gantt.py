@@ -1,4 +1,4 @@
-"""Swim lanes and trace files of recorded timelines: one lane per client, marks where sites aggregate.
+"""Gantt charts and trace files of recorded timelines: one lane per client, marks where sites aggregate.
 
 In `events`, site s has the client number -1 - s; the cloud comes after its edges.
 """
@@ -26,7 +26,7 @@ SITE_THREADS = 1_000_000  # the threads of further sites, above those of the cli
 
 
 def swimlanes(result: Result, path: str | Path, replica: int = 0, rounds: int = 6, first_round: int = 1) -> Path:
-    """Save a PNG of some rounds of one replica: a lane per client, a bar per step of its visits."""
+    """Save a Gantt chart (PNG) of some rounds of one replica: a lane per client, a bar per step of its visits."""
     if replica not in result.replicas:
         raise InvalidInput(f"swimlanes(replica={replica}): the run has the replicas {list(result.replicas)[:5]}")
     figure = figures.blank(11, 4)

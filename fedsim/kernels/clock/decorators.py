@@ -1,4 +1,4 @@
-"""How the loops are compiled: inner functions become part of a unit, which Python calls (`kernels.compiler`).
+"""Decorators of the loops: inner functions become part of a unit, which Python calls (`kernels.compiler`).
 
 `_nrt=False` is an option of Numba that is not documented: arrays are not reference-counted. With `forceinline` it makes
 a loop over records 17 times as fast. Such functions can neither allocate arrays nor return them; a NamedTuple of arrays

@@ -1,4 +1,4 @@
-"""Metrics of mixing: R-hat, effective sample sizes and their price, and the acceptance rate of proposals."""
+"""MCMC metrics: R-hat, effective sample sizes and their cost, and the acceptance rate of proposals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probabilities that generalised QLSD divides by, compared with those of the scenario.
+"""Checks of `activity`, the probabilities that generalised QLSD divides by, against those of the scenario.
 
 Dividing by anything but the probability that a client's message arrives biases every sample. Where the policy and the
 devices determine that probability, `activity` must equal it; where they only bound it (a deadline, devices that go
@@ -42,12 +42,12 @@ def check_activity(
             f"{name}(weighting='inverse') with devices that go offline: the probability that a client is selected "
             "depends on which others are online; choose weighting='count' without activity, or bernoulli(p)"
         )
-    asked = policy.chance(weights, count)
-    if asked is None:
+    selection = policy.chance(weights, count)
+    if selection is None:
         return
-    selected, exact = asked
-    lost, sure = _lost(devices, clients)
-    exact, chance = exact and sure, selected * (1 - lost)
+    selected, exact = selection
+    lost, loss_is_exact = _lost(devices, clients)
+    exact, chance = exact and loss_is_exact, selected * (1 - lost)
     p = np.broadcast_to(np.asarray(given, float), (clients,))
     wrong = np.abs(p - chance) > NEAR * chance if exact else p > chance * (1 + NEAR)
     if not wrong.any():
@@ -56,7 +56,7 @@ def check_activity(
     why = f"client {c}'s message arrives with probability {'' if exact else 'at most '}{chance[c]:.6g} here"
     raise InvalidInput(
         f"{name}(activity={p[c]:.6g}): {why}, and dividing by another number biases every sample; "
-        f"set activity={_written(chance)}, or weighting='count' without activity"
+        f"set activity={_as_argument(chance)}, or weighting='count' without activity"
     )
 
 
@@ -70,7 +70,7 @@ def _lost(devices: DeviceModel | None, clients: int) -> tuple[Array | float, boo
     return 0.0, devices.reliable and devices.always_available
 
 
-def _written(chance: Array) -> str:
+def _as_argument(chance: Array) -> str:
     if np.ptp(chance) == 0:
         return f"{chance[0]:.6g}"
     return f"({chance[0]:.4g}, {chance[1]:.4g}, ...), one per client"
