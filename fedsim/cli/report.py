@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from fedsim.cli.terminal import outputs, stop_signals
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.reproduce.run import TABLES, FigureProgress, Verdict
 from fedsim.reproduce.run import reproduce as run_figures
-from fedsim.results import Result, write_atomic
-from fedsim.results.folder import clean
+from fedsim.results import Result, files, write_atomic
+from fedsim.results.checksums import parsed
 from fedsim.scenario_file import load_file
 from fedsim.sweeps import load
 from fedsim.sweeps.recommendation import read_recommendation
@@ -32,9 +31,6 @@ def report(folders: Sequence[Path], figure: str | None = None, out: Path | None 
 
     `figure` is a scenario file whose figure() is drawn first. No code from the folders is executed.
     """
-    for folder in folders:
-        if folder.is_dir():
-            clean(folder)
     one = len(folders) == 1
     path = out if out is not None else folders[0] / PAGE if one else Path(PAGE)
     try:
@@ -51,7 +47,7 @@ def report(folders: Sequence[Path], figure: str | None = None, out: Path | None 
 
 
 def _one(folder: Path, figure: str | None) -> str:
-    if (folder / CLAIMS).is_file() and figure is None:
+    if files.is_file(folder / CLAIMS) and figure is None:
         return claims(folder)
     found = load(folder)
     if figure is not None:
@@ -83,26 +79,14 @@ def _several(folders: Sequence[Path], figure: str | None) -> str:
 
 def claims(folder: Path) -> str:
     """Return the page of `fedsim reproduce` from its claims.json, figures and tables."""
-    try:
-        verdicts: Any = json.loads((folder / CLAIMS).read_text())
-    except (OSError, ValueError) as error:
-        raise CorruptData(f"{folder / CLAIMS} cannot be read ({error}); run fedsim reproduce again") from error
-    tables = {
-        path.parent.relative_to(folder).as_posix(): _tables_of(path) for path in sorted(folder.glob(f"*/*/{TABLES}"))
-    }
+    verdicts: Any = parsed(folder / CLAIMS)
+    tables = {path.parent.relative_to(folder).as_posix(): parsed(path) for path in sorted(folder.glob(f"*/*/{TABLES}"))}
     return pages.claims_page("Published claims, reproduced", verdicts, _pictures(folder, "*/*/*.png"), tables)
-
-
-def _tables_of(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise CorruptData(f"{path} cannot be read ({error}); run fedsim reproduce again") from error
 
 
 def _pictures(folder: Path, pattern: str) -> dict[str, bytes]:
     found = [path for path in sorted(folder.glob(pattern)) if _is_picture(path)]
-    return {path.relative_to(folder).with_suffix("").as_posix(): path.read_bytes() for path in found}
+    return {path.relative_to(folder).with_suffix("").as_posix(): files.read(path) for path in found}
 
 
 def _draw(figure: str, found: Result | Study, folder: Path) -> None:
@@ -117,9 +101,9 @@ def _draw(figure: str, found: Result | Study, folder: Path) -> None:
 
 
 def _is_picture(path: Path) -> bool:
-    if not path.is_file():
+    if not files.is_file(path):
         return False
-    with path.open("rb") as file:
+    with files.reading(path) as file:
         return file.read(len(PNG)) == PNG
 
 

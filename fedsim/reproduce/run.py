@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.errors import FedsimError, Interrupted, InvalidInput
+from fedsim.errors import CorruptData, FedsimError, Interrupted, InvalidInput
 from fedsim.reproduce.claims import LINKS, PHONES, Claim, Figure, figures, load_figure
-from fedsim.results import Result, write_atomic
+from fedsim.results import Result, files, write_atomic
+from fedsim.results.checksums import parsed
 from fedsim.sweeps import run_sweep
 from fedsim.sweeps.spec import make_spec
 from fedsim.sweeps.study import Study, row
@@ -54,6 +55,7 @@ def reproduce(
     notify = observer if observer is not None else lambda _: None
     verdicts: list[Verdict] = []
     failures: list[str] = []
+    _read(folder / CLAIMS)  # refuses a file of another program before any work
     for paper, path in figures(name):
         if stop.is_set():
             raise Interrupted("stopped; repeat the command to resume")
@@ -73,15 +75,23 @@ def reproduce(
 
 def _update(file: Path, own: list[Verdict]) -> None:
     """Replace a figure's verdicts in claims.json, which is ordered by figure."""
-    try:
-        earlier = json.loads(file.read_text())
-    except (OSError, ValueError):
-        earlier = []
+    earlier = _read(file)
     order = {(paper, path.stem): number for number, (paper, path) in enumerate(figures())}
     new = {(v["paper"], v["figure"]) for v in own}
     others = [v for v in earlier if (v["paper"], v["figure"]) in order and (v["paper"], v["figure"]) not in new]
     both = sorted([*others, *own], key=lambda v: order[v["paper"], v["figure"]])  # stable
     write_atomic(file, (json.dumps(both, indent=1, allow_nan=False) + "\n").encode())
+
+
+def _read(file: Path) -> list[Verdict]:
+    """Return the verdicts in a claims.json, none if it is missing."""
+    try:
+        found = parsed(file)
+    except FileNotFoundError:
+        return []
+    if not isinstance(found, list) or not all(isinstance(v, dict) and {"paper", "figure"} <= v.keys() for v in found):
+        raise CorruptData(f"{file} holds no claims of fedsim reproduce; remove it or choose another --out")
+    return found
 
 
 def _figure(
@@ -149,7 +159,7 @@ def draw(figure: Figure, study: Study, varied: Sequence[str], folder: Path) -> s
     except Exception as error:  # an error in drawing does not affect the claims
         problem = f"{type(error).__name__}: {error}"
     if png is None:
-        (folder / PICTURE).unlink(missing_ok=True)  # it would show earlier runs
+        files.remove(folder / PICTURE)  # it would show earlier runs
     else:
         write_atomic(folder / PICTURE, png)
     write_atomic(folder / TABLES, (json.dumps(tables, indent=1, allow_nan=False) + "\n").encode())

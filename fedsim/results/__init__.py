@@ -141,7 +141,7 @@ class Result:
             return float(there.iloc[0]) if len(there) else float("nan")
         seen = self._evaluated(metric, against)
         first = seen[reached(seen["value"])].groupby("replica")["x"].first().astype(np.float64)
-        return first.reindex(list(self.replicas), fill_value=np.inf).rename(against).rename_axis("replica")
+        return first.reindex(list(self.replicas), fill_value=np.inf).rename(index=against).rename_axis("replica")
 
     @property
     def theta(self) -> Array | None:

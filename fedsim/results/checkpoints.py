@@ -12,15 +12,18 @@ import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from fedsim.arrays import Arrays
-from fedsim.errors import CorruptData, InvalidInput
+from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.results import files
 from fedsim.results.files import write_atomic
 
 FORMAT = "fedsim-checkpoint-1"
+INDEX = "checkpoint-*.json"
 KEEP = 2
 
 
@@ -45,13 +48,13 @@ class Checkpoints:
         """Write checkpoint `number`; `segment` holds the values recorded since the previous checkpoint."""
         if not self.folder.parent.is_dir():
             raise InvalidInput(f"{self.folder.parent} was removed during the run, so no checkpoint can be saved there")
-        self.folder.mkdir(exist_ok=True)
+        files.make_folder(self.folder)
         if segment:
             name = f"segment-{number:09d}.npz"
             self._segments[name] = self._write(name, segment, copy=_copy(name))
         name = f"state-{number:09d}.npz"
-        files = {**self._segments, name: self._write(name, state)}
-        index = {"format": FORMAT, "number": number, "identity": self.identity, "state": name, "files": files}
+        sums = {**self._segments, name: self._write(name, state)}
+        index = {"format": FORMAT, "number": number, "identity": self.identity, "state": name, "files": sums}
         body = json.dumps(index, indent=1).encode()
         write_atomic(self.folder / f"checkpoint-{number:09d}.json", body + _checksum(body))
         self._prune()
@@ -59,7 +62,7 @@ class Checkpoints:
     def latest(self) -> SavedCheckpoint | None:
         """Return the newest valid checkpoint, with a note on damaged ones; None if there is no checkpoint."""
         notes: list[str] = []
-        for index in sorted(self.folder.glob("checkpoint-*.json"), reverse=True):
+        for index in reversed(files.listed(self.folder, INDEX)):
             try:
                 saved = self._read(index, "; ".join(notes))
             except CorruptData as error:
@@ -74,14 +77,11 @@ class Checkpoints:
         return None
 
     def _read(self, path: Path, note: str) -> SavedCheckpoint:
+        index = _index(path)
         try:
-            body, checksum = path.read_bytes().rsplit(b"\n", 1)
-            index = json.loads(body)
-            if _checksum(body) != b"\n" + checksum or index["format"] != FORMAT:
-                raise ValueError("its checksum does not match")
             arrays = {name: self._load(name, digest) for name, digest in index["files"].items()}
             number = int(index["number"])
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, BadZipFile) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, BadZipFile) as error:
             raise CorruptData(f"{path.name} is damaged ({error})") from error
         if index["identity"] != self.identity:
             raise InvalidInput(
@@ -109,11 +109,29 @@ class Checkpoints:
             return dict(arrays)
 
     def _prune(self) -> None:
-        indices = sorted(self.folder.glob("checkpoint-*.json"))
-        for index in indices[:-KEEP]:
+        for index in files.listed(self.folder, INDEX)[:-KEEP]:
             number = index.stem.split("-")[1]
-            index.unlink(missing_ok=True)
-            (self.folder / f"state-{number}.npz").unlink(missing_ok=True)
+            files.remove(index)
+            files.remove(self.folder / f"state-{number}.npz")
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return True for the index of a checkpoint whose checksum matches."""
+    try:
+        return bool(_index(path))
+    except CorruptData:
+        return False
+
+
+def _index(path: Path) -> dict[str, Any]:
+    try:
+        body, checksum = files.read(path).rsplit(b"\n", 1)
+        index = json.loads(body)
+        if _checksum(body) != b"\n" + checksum or index["format"] != FORMAT:
+            raise ValueError("its checksum does not match")
+        return dict(index)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, FedsimError) as error:
+        raise CorruptData(f"{path.name} is damaged ({error})") from error
 
 
 def _checksum(body: bytes) -> bytes:
@@ -126,7 +144,7 @@ def _copy(name: str) -> str:
 
 def _intact(path: Path, checksum: str) -> bytes | None:
     try:
-        data = path.read_bytes()
-    except OSError:
+        data = files.read(path)
+    except (OSError, CorruptData):
         return None
     return data if sha256(data).hexdigest() == checksum else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 from collections.abc import Mapping
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.errors import CorruptData, InvalidInput
+from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.results import files
 from fedsim.text import short_str
 
 CHECKSUM, OLD_NAME = "checksum", "seal"  # 0.2.0 wrote the second
@@ -40,7 +40,9 @@ def read_json(path: Path, format: str | None = None, older: tuple[str, ...] = ()
     `format` is the format that the file must name, None for files without one. Files of an `older` format may lack a
     checksum; if they have one, it is checked. A missing file raises FileNotFoundError, any other problem a FedsimError.
     """
-    facts = _parsed(path)
+    facts = parsed(path)
+    if not isinstance(facts, dict):
+        raise CorruptData(f"{path} is damaged: it holds a {type(facts).__name__}, not an object")
     if format is None:
         return facts
     found = facts.get("fedsim_format")
@@ -57,24 +59,20 @@ def read_json(path: Path, format: str | None = None, older: tuple[str, ...] = ()
 
 def file_checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
+    with files.reading(path) as file:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def parsed(path: Path) -> Any:
+    """Return the value in a file of strict JSON."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-            raise CorruptData(f"{path} is damaged: it is no plain file")
-        facts = json.loads(path.read_bytes(), parse_constant=_refused)
-    except FileNotFoundError:
+        return json.loads(files.read(path), parse_constant=_refused)
+    except (FileNotFoundError, FedsimError):
         raise
     except OSError as error:
         raise InvalidInput(f"cannot read {path} ({error.strerror}); ask its owner for access") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise CorruptData(f"{path} is damaged or not what fedsim wrote: {short_str(error)}") from error
-    if not isinstance(facts, dict):
-        raise CorruptData(f"{path} is damaged: it holds a {type(facts).__name__}, not an object")
-    return facts
 
 
 def _refused(name: str) -> Any:

@@ -8,8 +8,9 @@ A run's folder is in one of these states:
     started    a run has started and has no checkpoint; starting again loses nothing
     resumable  a run has started and can resume from a checkpoint
     complete   a finished result
-    other      files that no run has made
+    other      anything else
 
+A folder is that of a run only if format and checksum of its manifest.json, run.json or a checkpoint are right.
 Only the holder of the folder's lock repairs it. The result is written to `.complete`, which appears in one step, and
 moved from there, manifest last. If a run is killed between these moves, the next process finishes them.
 """
@@ -17,7 +18,6 @@ moved from there, manifest last. If a run is killed between these moves, the nex
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import file_digest
@@ -26,8 +26,9 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedsim.errors import CorruptData, FedsimError, InUse, InvalidInput
-from fedsim.results import lock
+from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.results import files, lock
+from fedsim.results.checkpoints import INDEX, is_checkpoint
 from fedsim.results.checksums import file_checksum, read_json, with_checksum
 from fedsim.results.files import explained, new_folder, remove_stale, sync_files, sync_folder
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fedsim.results import Result
 
 FORMAT, OLDER = "fedsim-result-2", ("fedsim-result-1",)  # the first had no digests
+RUN_FORMAT, RUN_OLDER = "fedsim-run-2", ("fedsim-run-1",)  # of run.json
 _TABLES = ("rounds", "metrics", "clients", "events", "visits")
 _OPTIONAL = ("clients", "events", "visits")
 
@@ -72,12 +74,13 @@ def _write(result: Result, folder: Path) -> None:
         arrays["samples"] = result.samples
     tables = {f"{name}.parquet": table for name in _TABLES if (table := getattr(result, name)) is not None}
     for name, table in tables.items():
-        with (folder / name).open("xb") as file:
+        with files.new_file(folder / name) as file:
             write_table(file, table)
-    with (folder / "samples.npz").open("xb") as file:
+    with files.new_file(folder / "samples.npz") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     sums = {name: file_checksum(folder / name) for name in (*tables, "samples.npz")}
-    (folder / MANIFEST).write_bytes(with_checksum(FORMAT, {**result.manifest, "files": sums}))
+    with files.new_file(folder / MANIFEST) as file:
+        file.write(with_checksum(FORMAT, {**result.manifest, "files": sums}))
     sync_files(folder)
 
 
@@ -97,7 +100,7 @@ def load(path: str | Path) -> Result:
         for name in _TABLES
         if (file := folder / f"{name}.parquet").name in (sums or ())
         or name not in _OPTIONAL
-        or (sums is None and file.exists())
+        or (sums is None and os.path.lexists(file))
     }
     arrays = _read(folder / "samples.npz", _read_arrays, sums)
     try:
@@ -146,9 +149,7 @@ def write_table(file: IO[bytes], table: pd.DataFrame) -> None:
 
 def _read(path: Path, parse: Callable[[IO[bytes]], Any], sums: dict[str, Any] | None) -> Any:
     try:
-        if not path.is_file() and path.exists():
-            raise CorruptData(f"{path} is damaged: it is no plain file")
-        with path.open("rb") as file:
+        with files.reading(path) as file:
             if sums is not None and file_digest(file, "sha256").hexdigest() != sums.get(path.name):
                 raise CorruptData(
                     f"{path} is damaged: its bytes do not match the checksum in {MANIFEST}; "
@@ -184,24 +185,42 @@ MANIFEST, STARTED, CHECKPOINTS, COMPLETE = "manifest.json", "run.json", "checkpo
 
 def state(folder: Path) -> State:
     """Return the state of a folder; without the lock it can change at any time."""
-    if (folder / MANIFEST).exists():
-        return "complete"
-    if (folder / STARTED).exists():
-        return "resumable" if any((folder / CHECKPOINTS).glob("checkpoint-*.json")) else "started"
-    ours = (lock.LOCK, lock.OWNER, COMPLETE)
-    left = [name for name in os.listdir(folder) if name not in ours and not (name[0] == "." and name[-4:] == ".tmp")]
-    return "other" if left else "empty"
+    if os.path.lexists(folder / MANIFEST):
+        return "complete" if is_ours(folder / MANIFEST) else "other"
+    indices = files.listed(folder / CHECKPOINTS, INDEX)
+    if is_ours(folder / STARTED):
+        return "resumable" if indices else "started"
+    if os.path.lexists(folder / STARTED):  # damaged, or of another program
+        return "resumable" if any(map(is_checkpoint, indices)) else "other"
+    return "other" if any(not _is_left(name) for name in os.listdir(folder)) else "empty"
+
+
+def is_ours(path: Path) -> bool:
+    """Return True if format and checksum of a manifest.json or run.json are right."""
+    formats = (FORMAT, OLDER) if path.name == MANIFEST else (RUN_FORMAT, RUN_OLDER)
+    try:
+        return bool(read_json(path, *formats))
+    except (OSError, FedsimError):
+        return False
+
+
+def _is_left(name: str) -> bool:
+    """Return True for the name of a lock or of a temporary file that a killed process can leave."""
+    return name in (lock.LOCK, lock.OWNER) or (name[0] == "." and name[-4:] == ".tmp")
 
 
 def is_clean(folder: Path) -> bool:
     """Return True if a complete folder has no files of an unfinished run."""
     names = os.listdir(folder)
-    stale = {STARTED, CHECKPOINTS, COMPLETE, lock.LOCK, lock.OWNER}
-    return not stale.intersection(names) and not any(n[0] == "." and n[-4:] == ".tmp" for n in names)
+    return not {STARTED, CHECKPOINTS, COMPLETE}.intersection(names) and not any(map(_is_left, names))
 
 
 def repair(folder: Path) -> State:
     """Publish or remove the files that a killed run has left, and return the state; the caller holds the lock."""
+    if state(folder) == "other":
+        return "other"
+    for name in (CHECKPOINTS, COMPLETE):
+        files.check_folder(folder / name)
     with explained(folder):
         remove_stale(folder, ours=True)
         publish(folder)
@@ -212,29 +231,32 @@ def repair(folder: Path) -> State:
 
 
 def publish(folder: Path) -> None:
-    """Move a complete result to its place, manifest last."""
+    """Move a complete result, or the results of a grid, to their place, manifest last."""
     aside = folder / COMPLETE
-    if not aside.is_dir():
+    if not files.is_folder(aside):
         return
-    for path in sorted(aside.iterdir(), key=lambda path: path.name == MANIFEST):
+    if not is_ours(aside / MANIFEST) and not all(is_ours(path / MANIFEST) for path in files.listed(aside)):
+        raise CorruptData(f"{aside} holds no result of fedsim; remove it or choose another --out")
+    for path in sorted(files.listed(aside), key=lambda path: path.name == MANIFEST):
         if path.name == MANIFEST:
             sync_folder(folder)
-        path.replace(folder / path.name)
+        files.move(path, folder / path.name)
     sync_folder(folder)
-    aside.rmdir()
+    files.remove_folder(aside)
 
 
 def remove_checkpoints(folder: Path) -> None:
     """Remove the checkpoints and run.json of a complete run."""
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-    (folder / STARTED).unlink(missing_ok=True)
+    files.remove_folder(folder / CHECKPOINTS)
+    if is_ours(folder / STARTED):
+        files.remove(folder / STARTED)
 
 
 def clean(folder: Path) -> None:
-    """Repair a folder that no process holds, if it can be written; call it before reading."""
-    if not folder.is_dir() or state(folder) == "other" or (state(folder) == "complete" and is_clean(folder)):
+    """Repair a folder that no process holds, if it can be written."""
+    if not folder.is_dir() or is_clean(folder) or state(folder) == "other":
         return
-    with suppress(OSError, InUse):
+    with suppress(OSError, FedsimError):
         ours = lock.take(folder)
         try:
             repair(folder)

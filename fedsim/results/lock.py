@@ -2,7 +2,7 @@
 
 Where the file system supports locks (local disks, NFS, Lustre with `flock`), a lock ends with its process, on any
 machine. Elsewhere the file itself is the lock: it is created exclusively, and it is stale once its owner on this
-machine has exited. An owner is a process id, a host and the start time of the process, because ids are used again.
+machine has exited. A lock file of another program is never changed.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from __future__ import annotations
 import errno
 import json
 import os
-import platform
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from hashlib import blake2b
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import InUse
+from fedsim.errors import CorruptData, InUse
+from fedsim.results import files
+from fedsim.results.process import alive, me, tag
 
 try:
     import fcntl
@@ -30,7 +28,6 @@ except ImportError:  # Windows
 LOCK, OWNER = ".lock", ".lock-owner"  # the second is used where files cannot be locked
 GRACE_S = 10.0  # an empty lock file this young was just made, and its owner will write to it
 GLANCE_S = 0.1  # a process that checks whether a lock is held holds it for a moment
-_NUMBERS = count()
 
 
 @dataclass(frozen=True)
@@ -43,14 +40,14 @@ class Lock:
     def release(self) -> None:
         """Release the lock; remove the file first, so that no process takes it for a held lock."""
         if self.descriptor is None:
-            if _owner(self.path) == _me():
-                self.path.unlink(missing_ok=True)
-                self.path.with_name(self.path.name.removesuffix("-owner")).unlink(missing_ok=True)
+            if _owner(self.path) == me():
+                files.remove(self.path)
+                files.remove(self.path.with_name(self.path.name.removesuffix("-owner")))
             return
         try:
             with suppress(OSError):
-                if os.path.samestat(os.fstat(self.descriptor), self.path.stat()):
-                    self.path.unlink()
+                if os.path.samestat(os.fstat(self.descriptor), self.path.lstat()):
+                    files.remove(self.path)
         finally:
             with suppress(OSError):  # a forked child must not hold it any longer
                 fcntl.flock(self.descriptor, fcntl.LOCK_UN)
@@ -72,8 +69,8 @@ def take(folder: Path, name: str = LOCK, wait_s: float = GLANCE_S) -> Lock:
 def held(folder: Path, name: str = LOCK) -> bool:
     """Return True if a process of any machine holds the lock."""
     try:
-        descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        descriptor = files.descriptor(folder / name, os.O_RDONLY)
+    except (OSError, CorruptData):
         return _holds(folder / f"{name}-owner")
     try:
         got = _flock(descriptor, shared=True)
@@ -84,20 +81,24 @@ def held(folder: Path, name: str = LOCK) -> bool:
 
 def _take(path: Path, folder: Path) -> Lock:
     while fcntl is not None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = files.descriptor(path, os.O_RDWR | os.O_CREAT)
         ours = False
         try:
             got = _flock(descriptor)
             if got is None:
                 break
+            owner = _parsed(path, os.pread(descriptor, 4096, 0))
             if not got:
-                raise _in_use(folder, _parsed(os.pread(descriptor, 4096, 0)))
+                raise _in_use(folder, owner)
+            if os.fstat(descriptor).st_nlink > 1:
+                raise _foreign(path)
             # The last holder may have removed the file between the two steps; then this lock protects nothing.
-            ours = path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
+            with suppress(FileNotFoundError):
+                ours = os.path.samestat(os.fstat(descriptor), path.lstat())
             if ours:
                 with suppress(OSError):  # a full disk: the lock is valid without the owner
                     os.ftruncate(descriptor, 0)
-                    os.pwrite(descriptor, json.dumps(_me()).encode(), 0)
+                    os.pwrite(descriptor, json.dumps(me()).encode(), 0)
                 return Lock(path, descriptor)
         finally:
             if not ours:
@@ -122,24 +123,22 @@ def _exclusive(path: Path, folder: Path) -> Lock:
     """Take a lock without support of the file system: creating the file takes it, unless its owner has exited."""
     while True:
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            file = files.new_file(path)
         except FileExistsError:
             found = _owner(path)
             if _holds(path):
                 raise _in_use(folder, found) from None
             aside = path.with_name(f"{path.name}.{tag()}.tmp")
             with suppress(FileNotFoundError):  # of several processes that find it stale, one moves it
-                os.rename(path, aside)
+                files.move(path, aside)
                 moved = _owner(aside)
                 if moved != found:  # it was renewed in between: restore it
-                    with suppress(OSError):
-                        os.link(aside, path)
-                    aside.unlink(missing_ok=True)
+                    files.restore(aside, path)
                     raise _in_use(folder, moved) from None
-                aside.unlink(missing_ok=True)
+                files.remove(aside)
             continue
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(json.dumps(_me()).encode())
+        with file:
+            file.write(json.dumps(me()).encode())
             file.flush()
             os.fsync(file.fileno())
         return Lock(path, None)
@@ -147,85 +146,37 @@ def _exclusive(path: Path, folder: Path) -> Lock:
 
 def _holds(path: Path) -> bool:
     """Return True if the owner in a file may still run."""
-    owner = _owner(path)
-    if owner:
-        return _alive(owner)
     try:
-        return time.time() - path.stat().st_mtime < GRACE_S
-    except OSError:
+        owner = _owner(path)
+        return alive(owner) if owner else time.time() - path.lstat().st_mtime < GRACE_S
+    except (OSError, CorruptData):
         return False
 
 
 def _owner(path: Path) -> dict[str, Any]:
     try:
-        return _parsed(path.read_bytes())
+        return _parsed(path, files.read(path))
     except OSError:
         return {}
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _parsed(path: Path, data: bytes) -> dict[str, Any]:
+    """Return the owner in a lock file, {} if its owner has not written yet."""
+    if not data.strip(b"\0"):
+        return {}
     try:
         owner = json.loads(data)
-    except ValueError:
-        return {}
-    return owner if isinstance(owner, dict) else {}
+    except (ValueError, RecursionError):
+        owner = None
+    if not isinstance(owner, dict) or "pid" not in owner:
+        raise _foreign(path)
+    return owner
+
+
+def _foreign(path: Path) -> CorruptData:
+    return CorruptData(f"{path} is no lock of fedsim; remove it or choose another --out")
 
 
 def _in_use(folder: Path, owner: dict[str, Any]) -> InUse:
     who = f"process {owner.get('pid')} on {owner.get('host')}" if owner else "another process"
     return InUse(f"{folder} is in use by {who}; wait until it has ended, or choose another --out")
-
-
-def _me() -> dict[str, Any]:
-    pid = os.getpid()
-    return {"pid": pid, "host": platform.node(), "began": _began(pid)}
-
-
-def _alive(owner: dict[str, Any]) -> bool:
-    """Return False only if the owner has certainly exited; processes of other machines cannot be seen."""
-    if owner.get("host") != platform.node():
-        return True
-    began = _began(owner.get("pid"))
-    return began is None or began == owner.get("began")
-
-
-def _began(pid: Any) -> str | None:
-    """Return the start of a process of this machine as text, "" if it does not exist, None if that cannot be seen."""
-    if not os.path.exists("/proc/self/stat"):
-        return None
-    try:
-        with open(f"/proc/{int(pid)}/stat", "rb") as file:
-            ticks = file.read().rsplit(b")", 1)[1].split()[19].decode()
-    except (OSError, ValueError, TypeError, IndexError):
-        return ""
-    return f"{_boot()}-{ticks}"
-
-
-@cache
-def _boot() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()[:8]
-    except OSError:
-        return ""
-
-
-@cache
-def _here() -> str:
-    return blake2b(f"{platform.node()} {_boot()}".encode(), digest_size=4).hexdigest()
-
-
-def tag() -> str:
-    """Return a unique part of a temporary name that names this process."""
-    pid = os.getpid()
-    began = (_began(pid) or "-0").rsplit("-", 1)[1]
-    return f"{_here()}-{pid}-{began}-{time.time_ns()}{next(_NUMBERS) % 1000:03d}"
-
-
-def is_dead(tagged: str) -> bool:
-    """Return True if the process that a `tag` names has certainly exited: it ran on this machine since its start."""
-    parts = tagged.split("-")
-    if len(parts) != 4 or parts[0] != _here() or not parts[1].isdigit():
-        return False
-    began = _began(int(parts[1]))
-    return began is not None and began.rsplit("-", 1)[-1] != parts[2]

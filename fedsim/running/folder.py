@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 import fedsim
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.manifest import describes, identities
-from fedsim.errors import CorruptData, InUse, InvalidInput
-from fedsim.results import Result, load, lock
+from fedsim.errors import CorruptData, FedsimError, InUse, InvalidInput
+from fedsim.results import Result, files, load, lock
 from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained, write_atomic
 from fedsim.results.folder import (
     CHECKPOINTS,
+    MANIFEST,
+    RUN_FORMAT,
+    RUN_OLDER,
     STARTED,
     State,
     clean,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from fedsim.running import RunOptions
     from fedsim.scenario import Scenario
 
-FORMAT, OLDER = "fedsim-run-2", ("fedsim-run-1",)
 OLDEST = "0.2.0 or earlier"  # whose run.json has no version
 PACKAGE = "fedsim-systems"
 
@@ -77,7 +78,7 @@ class RunFolder:
                 made = _check_started(folder, work, source, resume) or made
             if found == "resumable":
                 return cls(folder, checkpoints, checkpoints.find(), None, work, held)
-            shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # of a run that was killed before its first
+            files.remove_folder(folder / CHECKPOINTS)  # of a run that was killed before its first
             facts = {"checkpoint_every": every, "timing_only": timing_only, "clock": options["clock"], "work": work}
             begin(folder, {"source": source or {}, **facts}, made)
             return cls(folder, checkpoints, "", None, work, held, fresh=not resumable)
@@ -111,7 +112,7 @@ def claimed(out: Path) -> Iterator[Path]:
         remove_checkpoints(folder)
     except BaseException:
         if found in ("empty", "started") and state(folder) == "started":
-            (folder / STARTED).unlink(missing_ok=True)
+            remove_checkpoints(folder)
         give_up(folder, held, made)
         raise
     held.release()
@@ -134,7 +135,9 @@ def check_free(folder: Path, resume: bool = False) -> None:
 def refuse(folder: Path, found: State, resume: bool) -> None:
     """Refuse a folder in a state that cannot be claimed."""
     if found == "other" and resume:
-        raise InvalidInput(f"{folder} is no run's folder; choose another --out")
+        raise InvalidInput(
+            f"{folder} is no run's folder, or its {MANIFEST} or {STARTED} is damaged; choose another --out"
+        )
     if resume or found in ("empty", "started"):
         return
     if found == "resumable":
@@ -149,20 +152,14 @@ def claim(folder: Path) -> tuple[lock.Lock, bool, State]:
     """Return the folder's lock, whether this call made the folder, and its state after a repair."""
     with explained(folder):
         while True:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                folder.mkdir()
-                made = True
-            except FileExistsError:
-                made = False
+            made = files.make_parents(folder)
             try:
                 held = lock.take(folder)
             except FileNotFoundError:  # another process removed it between the two steps
                 continue
             except InUse:
                 if made:
-                    with suppress(OSError):
-                        folder.rmdir()
+                    files.remove_empty(folder)
                 raise
             break
     try:
@@ -174,15 +171,14 @@ def claim(folder: Path) -> tuple[lock.Lock, bool, State]:
 
 def begin(folder: Path, facts: dict[str, Any], made: bool) -> None:
     """Record what runs here before the first round."""
-    write_atomic(folder / STARTED, with_checksum(FORMAT, {**facts, "version": fedsim.__version__, "made": made}))
+    write_atomic(folder / STARTED, with_checksum(RUN_FORMAT, {**facts, "version": fedsim.__version__, "made": made}))
 
 
 def give_up(folder: Path, held: lock.Lock, made: bool) -> None:
     """Release the lock; remove the folder if this process made it and it is empty."""
     held.release()
     if made:
-        with suppress(OSError):
-            folder.rmdir()
+        files.remove_empty(folder)
 
 
 def remove_unfinished(out: Path) -> None:
@@ -190,12 +186,12 @@ def remove_unfinished(out: Path) -> None:
     folder = out.absolute()
     if not folder.is_dir() or state(folder) not in ("empty", "started"):
         return
-    with suppress(InUse, OSError):
+    with suppress(FedsimError, OSError):
         held = lock.take(folder)
         made = False
         if repair(folder) == "started":
             with suppress(FileNotFoundError, CorruptData):
-                made = read_json(folder / STARTED, FORMAT).get("made") is True
+                made = read_json(folder / STARTED, RUN_FORMAT).get("made") is True
             remove_checkpoints(folder)
         give_up(folder, held, made)
 
@@ -207,15 +203,14 @@ def read_facts(folder: Path) -> tuple[dict[str, Any], bool]:
     """
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is no folder; give one that fedsim run --out DIR has made")
-    clean(folder)
-    found = state(folder)
-    if found in ("empty", "other"):
-        raise InvalidInput(f"{folder} is no run's folder; give one that fedsim run --out DIR has made")
-    if found == "complete":
+    if os.path.lexists(folder / MANIFEST):
         manifest = read_manifest(folder)
         _check_version(folder, _version_of(manifest))
         return manifest, True
-    facts = read_json(folder / STARTED, FORMAT, OLDER)
+    try:
+        facts = read_json(folder / STARTED, RUN_FORMAT, RUN_OLDER)
+    except FileNotFoundError:
+        raise InvalidInput(f"{folder} is no run's folder; give one that fedsim run --out DIR has made") from None
     _check_version(folder, str(facts.get("version", OLDEST)))
     return facts, False
 
@@ -238,7 +233,7 @@ def _check_started(folder: Path, work: str, source: dict[str, Any] | None, resum
     Where run.json is damaged, the identity in the checkpoints is checked later.
     """
     try:
-        facts = read_json(folder / STARTED, FORMAT, OLDER)
+        facts = read_json(folder / STARTED, RUN_FORMAT, RUN_OLDER)
     except CorruptData:
         return False
     if resume:

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.errors import FedsimError, Interrupted, InUse
-from fedsim.results import lock, write_atomic
+from fedsim.results import files, lock, write_atomic
 from fedsim.results.checksums import read_json, to_json
 from fedsim.results.files import remove_stale
 from fedsim.results.folder import MANIFEST
 from fedsim.running import run as simulate
 from fedsim.runtime.inline import Inline
 from fedsim.scenario_file import ScenarioFile, load_source
-from fedsim.sweeps.spec import RunSpec, SweepSpec
+from fedsim.sweeps.spec import NAME, RunSpec, SweepSpec
 from fedsim.sweeps.study import Failure, outcome
 
 FAILED, LOG = "failed.json", "run.log"
@@ -65,7 +65,7 @@ def record_failure(folder: Path, run: RunSpec, kind: str, message: str, log: str
     """Write the error and the log into the run's folder if possible, and return the report."""
     reason = {"error": kind, "message": message, "traceback": log, "settings": run.settings}
     with contextlib.suppress(FedsimError, OSError):
-        folder.mkdir(exist_ok=True)
+        files.make_folder(folder)
         write_atomic(folder / LOG, log.encode())
         write_atomic(folder / FAILED, to_json(reason))
     return {"state": "failed", "error": kind, "message": message}
@@ -73,16 +73,17 @@ def record_failure(folder: Path, run: RunSpec, kind: str, message: str, log: str
 
 def remove_failure(folder: Path) -> None:
     """Remove the files of an earlier failure."""
-    if folder.exists() and not (folder / MANIFEST).exists():
+    files.check_folder(folder)
+    if not (folder / MANIFEST).exists():
         for name in (FAILED, LOG):
-            (folder / name).unlink(missing_ok=True)
+            files.remove(folder / name)
 
 
 @contextlib.contextmanager
 def claimed(out: Path, name: str) -> Iterator[bool]:
     """Hold the claim on a run; yield False if another process holds it."""
     while True:
-        (out / CLAIMS).mkdir(exist_ok=True)
+        files.make_folder(out / CLAIMS)
         try:
             mine = lock.take(out / CLAIMS, name)
             break
@@ -95,18 +96,23 @@ def claimed(out: Path, name: str) -> Iterator[bool]:
         yield True
     finally:
         mine.release()
-        with contextlib.suppress(OSError):
-            (out / CLAIMS).rmdir()  # succeeds after the last claim
+        files.remove_empty(out / CLAIMS)  # succeeds after the last claim
 
 
 def remove_stale_claims(out: Path) -> None:
     """Remove claims and temporary files of killed processes."""
     remove_stale(out)
-    for path in (out / CLAIMS).glob("*"):
+    files.check_folder(out / CLAIMS)
+    for name in claims(out):
         with contextlib.suppress(InUse, OSError):
-            lock.take(out / CLAIMS, path.name.removesuffix("-owner"), wait_s=0.0).release()
-    with contextlib.suppress(OSError):
-        (out / CLAIMS).rmdir()
+            lock.take(out / CLAIMS, name, wait_s=0.0).release()
+    files.remove_empty(out / CLAIMS)
+
+
+def claims(out: Path) -> set[str]:
+    """Return the names of runs with a claim, valid or stale."""
+    names = (path.name.removesuffix("-owner") for path in files.listed(out / CLAIMS))
+    return {name for name in names if NAME.fullmatch(name)}
 
 
 @dataclass(frozen=True)
@@ -129,8 +135,7 @@ def status(out: str | Path) -> Status:
 
 def read_status(spec: SweepSpec, runs: tuple[RunSpec, ...], out: Path) -> Status:
     """Return the status of these runs from their folders."""
-    names = {path.name.removesuffix("-owner") for path in (out / CLAIMS).glob("*")}
-    held = {name for name in names if lock.held(out / CLAIMS, name)}
+    held = {name for name in claims(out) if lock.held(out / CLAIMS, name)}
     complete, failed, running, to_do = [], [], [], []
     for run in runs:
         folder = out / run.name

@@ -7,6 +7,7 @@ extend a folder, and completed runs are skipped.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -19,7 +20,7 @@ import fedsim
 from fedsim.engine.manifest import described
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.protocols import Executable
-from fedsim.results import lock, write_atomic
+from fedsim.results import files, lock, write_atomic
 from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained
 from fedsim.scenario import Scenario
@@ -29,6 +30,7 @@ from fedsim.text import short_repr
 
 FILE = "sweep.json"
 FORMAT, OLDER = "fedsim-sweep-2", ("fedsim-sweep-1",)
+NAME = re.compile(r"[0-9a-f]{12}")  # of a run
 CLAIM_S = 30.0  # how long to wait for another shard that claims the folder
 ATTEMPTS = 20  # combinations that may be refused before the file itself is
 
@@ -84,7 +86,7 @@ class SweepSpec:
         if not (out / FILE).exists():
             _check_free(out)
         with explained(out):
-            out.mkdir(parents=True, exist_ok=True)
+            files.make_parents(out)
             held = lock.take(out, wait_s=CLAIM_S)
         try:
             self._claim(out, resume, shared)

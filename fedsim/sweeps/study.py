@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fedsim.analysis.summary import final_metrics, stopped, warnings
 from fedsim.analysis.targets import to_target
 from fedsim.errors import FedsimError, InUse, NotRecorded
-from fedsim.results import Axis, Result, load, lock, median_spent, sent_bits, total_bits, write_atomic
+from fedsim.results import Axis, Result, files, load, lock, median_spent, sent_bits, total_bits, write_atomic
 from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.folder import MANIFEST, write_table
 from fedsim.scenario_file import ScenarioFile
@@ -247,7 +247,7 @@ def _read_merged(out: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
 
     try:
         sums = read_json(out / MERGED, FORMAT)["files"]
-        data = [(out / name).read_bytes() for name in (RUNS, CURVES)]
+        data = [files.read(out / name) for name in (RUNS, CURVES)]
         if [sha256(part).hexdigest() for part in data] != [sums[name] for name in (RUNS, CURVES)]:
             return None
         runs, long = (pq.ParquetFile(io.BytesIO(part)).read().to_pandas(ignore_metadata=True) for part in data)

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedsim.errors import InvalidInput, RuntimeFailed
+from fedsim.results import files
 from fedsim.results.checksums import to_json
-from fedsim.results.lock import tag
+from fedsim.results.process import tag
 from fedsim.runtime.process import exit_process
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray.cluster import unblock_sigterm
@@ -90,7 +91,7 @@ def ray_tasks(
 
     def proceed() -> bool:
         if stop.is_set() and not flag.exists():
-            flag.touch()
+            files.new_file(flag).close()
         return not stop.is_set()
 
     try:
@@ -102,7 +103,7 @@ def ray_tasks(
             else:
                 yield run, answer or {"state": "started"}
     finally:
-        flag.unlink(missing_ok=True)
+        files.remove(flag)
 
 
 def ray_task(facts: dict[str, Any], run: dict[str, Any], out: str, threads: int, flag: str) -> Report:

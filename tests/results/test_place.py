@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -156,7 +157,7 @@ def test_without_locks_of_the_file_system_a_lock_file_names_its_owner_and_goes_s
     held.release()
     assert not lock.held(tmp_path)
     assert os.listdir(tmp_path) == []
-    me = {"pid": os.getpid(), "host": lock.platform.node(), "began": "another-1"}
+    me = {"pid": os.getpid(), "host": platform.node(), "began": "another-1"}
     (tmp_path / lock.OWNER).write_text(json.dumps(me))  # the same number, but another process
     assert not lock.held(tmp_path)
     lock.take(tmp_path).release()

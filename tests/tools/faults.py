@@ -13,7 +13,7 @@ from typing import Any
 
 import fedsim as fs
 from fedsim import sweeps
-from fedsim.results import lock
+from fedsim.results import process
 from fedsim.scenario_file import load_file
 from fedsim.sweeps.execution import execute
 
@@ -94,14 +94,14 @@ def dying(number: int, place: Path) -> Iterator[None]:
         sys.addaudithook(_WATCH)
         _WATCH.installed = True
     _WATCH.place, _WATCH.left, _WATCH.dead = str(place), number, False
-    began, lock._began = lock._began, lambda pid: "boot-1"  # what it leaves is that of a process that is gone
+    began, process._began = process._began, lambda pid: "boot-1"  # what it leaves is that of a process that is gone
     try:
         yield
     except BaseException:
         if not _WATCH.dead:
             raise
     finally:
-        _WATCH.place, lock._began = "", began
+        _WATCH.place, process._began = "", began
 
 
 def died() -> bool:
