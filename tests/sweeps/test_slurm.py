@@ -24,7 +24,7 @@ def scenario(policy: str = "uniform", seed: int = 0) -> fs.Scenario:
               "deadline": fs.participation.deadline(0.5)}
     return fs.Scenario(
         problem=fs.problems.GaussianMean.synthetic(8, 3, samples=20), algorithm=fs.algorithms.FedAvg(1e-3, local_steps=2), seed=seed,
-        participation=chosen[policy], devices=fs.devices.lognormal(0.1, 0.5), budget=fs.Budget(rounds=5),
+        participation=chosen[policy], devices=fs.devices.lognormal(0.1, sigma=0.5), budget=fs.Budget(rounds=5),
     )
 """
 SRUN = """#!/bin/bash
