@@ -56,9 +56,9 @@ class Arguments:
     def of(cls, source: dict[str, Any]) -> Arguments:
         """Return the arguments that a run was begun with."""
         try:
-            told = source["flower"]
-            network, devices = (None if told[name] is None else Path(told[name]) for name in ("network", "devices"))
-            return cls(told["path"], told["nodes"], network, devices, tuple(told["settings"]), told["seed"])
+            given = source["flower"]
+            network, devices = (None if given[name] is None else Path(given[name]) for name in ("network", "devices"))
+            return cls(given["path"], given["nodes"], network, devices, tuple(given["settings"]), given["seed"])
         except (LookupError, TypeError) as error:
             raise CorruptData(f"the run's record of its Flower app is damaged: {error}") from None
 
