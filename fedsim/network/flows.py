@@ -38,7 +38,7 @@ class Flows:
         self._steps, self._varies = RateSteps(varying), bool(varying)
         self._tables = FlowTables(capacities)
         self._capacity, self._load = (VIEW(self._tables.links[name]) for name in ("capacity", "load"))
-        self._flows: dict[int, tuple[int, float, float, int]] = {}  # flow: bundle, mark, bits, route
+        self._flows: dict[int, tuple[int, float, float, int]] = {}  # flow: bundle, mark, start, route
         self._marks: list[list[tuple[float, int]]] = []  # per bundle a heap of (mark, flow)
         self._instant: dict[int, float] = {}  # flows that need no time: bits
         self._arrivals: dict[int, tuple[int, float]] = {}  # flows that start now: route, bits
@@ -83,11 +83,11 @@ class Flows:
             return 0.0
         if flow not in self._flows:
             raise InvalidInput(f"flow {flow} is not active: cancel a flow that has started and not ended")
-        b, mark, bits, route = self._flows.pop(flow)
+        b, mark, start, route = self._flows.pop(flow)
         self._release(route)
-        missing = mark - self._clock(b)
+        served = min(self._clock(b), mark) - start
         self._leave(b, 1)
-        return bits - min(max(missing, 0.0), bits)
+        return served
 
     def next_finish_s(self) -> float:
         """Return when the next flow ends without other events; inf if none does.
@@ -192,7 +192,7 @@ class Flows:
         self._leave(b, len(done))
         return done
 
-    def _enter(self, flow: int, route: int, missing: float, bits: float) -> None:
+    def _enter(self, flow: int, route: int, missing: float, served: float = 0.0) -> None:
         b = self._tables.bundle_of[route]
         if self._count[b] == 0:
             self._tables.enter(b)
@@ -200,9 +200,10 @@ class Flows:
         self._count[b] += 1
         for link in self._tables.trunks[b]:
             self._load[link] += 1
-        mark = self._clock(b) + missing
+        clock = self._clock(b)
+        mark = clock + missing
         heappush(self._marks[b], (mark, flow))
-        self._flows[flow] = (b, mark, bits, route)
+        self._flows[flow] = (b, mark, clock - served, route)
         self._dirty.add(b)
 
     def _leave(self, b: int, flows: int) -> None:
@@ -227,13 +228,13 @@ class Flows:
 
     def _move(self, flow: int) -> None:
         """Put a flow into its bundle."""
-        b, mark, bits, route = self._flows[flow]
+        b, mark, start, route = self._flows[flow]
         if b != self._tables.bundle_of[route]:
-            missing = mark - self._clock(b)
+            clock = min(self._clock(b), mark)
             self._marks[b].remove((mark, flow))
             heapify(self._marks[b])
             self._leave(b, 1)
-            self._enter(flow, route, min(max(missing, 0.0), bits), bits)
+            self._enter(flow, route, mark - clock, clock - start)
 
     def _update_rates(self) -> None:
         """Update the rates after the latest starts and ends."""
@@ -243,7 +244,7 @@ class Flows:
             self._moved.clear()
         if self._arrivals:
             for flow, (route, bits) in self._arrivals.items():
-                self._enter(flow, route, bits, bits)
+                self._enter(flow, route, bits)
             self._arrivals.clear()
         if self._dirty:
             self._serve()

@@ -162,6 +162,11 @@ def test_cancelling_at_the_start_or_at_the_end_sends_nothing_or_all():
     assert flows.next_finish_s() == math.inf
 
 
+def test_the_first_bits_of_a_long_message_are_counted_exactly():
+    flows = Flows([32.0])
+    assert flows.cancel(1.0, flows.start(0.0, [0], 2.0**60)) == 32.0
+
+
 def test_a_link_that_is_down_makes_its_flows_wait():
     flows = Flows([8.0, 8.0])
     a, b = flows.start(0.0, [0], 16.0), flows.start(0.0, [0, 1], 8.0)

@@ -25,6 +25,13 @@ def served_now(group, now_s):
 
 
 @inner
+def reading(group, flow, now_s):
+    """Return what a group's clock reads now for a flow, at most its mark."""
+    now = served_now(group, now_s)
+    return now if now < flow.mark else flow.mark
+
+
+@inner
 def reaches_s(group, mark):
     """Return when a group's clock reaches a mark."""
     missing = mark - group.served
@@ -47,7 +54,7 @@ def new_flow(w, s, route, bits, owner):
         replica.flow_top += 1
     replica.flows += 1
     flow = links.flows[at]
-    flow.owner, flow.route, flow.bits, flow.entered = owner, route, bits, 0
+    flow.owner, flow.route, flow.mark, flow.entered = owner, route, bits, 0  # `enter` sets the mark for good
     links.starting[replica.starting] = at
     replica.starting += 1
     share_later(s)
@@ -61,11 +68,9 @@ def take_off(s, at):
     flow = links.flows[at]
     if flow.entered:
         group = links.groups[flow.group]
-        missing = flow.mark - served_now(group, replica.now_s)
+        carried = reading(group, flow, replica.now_s) - flow.start
         unlist(links, group, at)
         leave(s, flow.group, 1)
-        missing = missing if missing > 0.0 else 0.0
-        carried = flow.bits - (missing if missing < flow.bits else flow.bits)
     else:
         n = 0
         for i in range(replica.starting):
@@ -92,8 +97,8 @@ def share_later(s):
 
 
 @inner
-def enter(s, at, missing):
-    """Add a flow to the group of its route."""
+def enter(s, at, missing, carried):
+    """Add a flow to the group of its route. Its start is what the group's clock read when none of it was served."""
     links, flow, now_s = s.links, s.links.flows[at], s.replica[0].now_s
     number = links.routes[flow.route].group
     group = links.groups[number]
@@ -102,7 +107,8 @@ def enter(s, at, missing):
     group.flows += 1
     for h in range(group.hop, group.hop + group.hops):
         links.trunks[links.hops[h]].load += 1
-    flow.mark, flow.group, flow.entered = served_now(group, now_s) + missing, number, 1
+    now = served_now(group, now_s)
+    flow.start, flow.mark, flow.group, flow.entered = now - carried, now + missing, number, 1
     enlist(links, group, at)
     note_change(s, number)
 
@@ -131,11 +137,11 @@ def move(s, at):
     links, flow = s.links, s.links.flows[at]
     if flow.group != links.routes[flow.route].group:
         group = links.groups[flow.group]
-        missing = flow.mark - served_now(group, s.replica[0].now_s)
+        now = reading(group, flow, s.replica[0].now_s)
+        missing, carried = flow.mark - now, now - flow.start
         unlist(links, group, at)
         leave(s, flow.group, 1)
-        missing = missing if missing > 0.0 else 0.0
-        enter(s, at, missing if missing < flow.bits else flow.bits)
+        enter(s, at, missing, carried)
 
 
 @called
@@ -151,7 +157,7 @@ def serve(s):
             links.routes[i].moved = 0
         replica.moved = 0
     for i in range(replica.starting):
-        enter(s, links.starting[i], links.flows[links.starting[i]].bits)
+        enter(s, links.starting[i], links.flows[links.starting[i]].mark, 0.0)
     replica.starting = 0
     replica.serial += 1
     for i in range(replica.changed):

@@ -68,7 +68,7 @@ BUNDLE = np.dtype([
     ("mark", "f8"),  # bits served at which the next flow is over
 ])  # fmt: skip
 
-FLOW = record("owner route group entered previous following", "mark bits")  # owner: a slot, -2 - site, or -1
+FLOW = record("owner route group entered previous following", "start mark")  # owner: a slot, -2 - site, or -1
 ROUTE = record("known group moved")
 GROUP = np.dtype(BUNDLE.descr + record("head tail private privates changed").descr)  # flows that have one rate
 TRUNK = np.dtype(LINK.descr + record("users first seen").descr)

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from strategies.clock_scenarios import scenarios
 from strategies.gossip_scenarios import gossip_scenarios
 
+import fedsim as fs
+from fedsim.engine.system import MessageSizes
+
 
 def agree(scenario, sizes, lengths):
     """All clocks that can serve a scenario return the same blocks, or the same refusal."""
@@ -34,6 +37,20 @@ LENGTHS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 @given(scenarios(tiers=False), LENGTHS)
 def test_stars_have_the_same_bits_on_every_clock(drawn, lengths):
     agree(*drawn, lengths)
+
+
+@pytest.mark.parametrize("bits", [2586, 2**53 + 1])
+def test_a_cut_message_has_sent_the_same_bits_as_a_flow_and_on_a_link_of_its_own(bits):
+    scenario = fs.Scenario(
+        problem=fs.problems.Payload(1, parameters=1),
+        algorithm=fs.algorithms.FALD(1e-3, local_steps=3),
+        network=fs.topologies.star(1, uplink_bps=64, downlink_bps=64, latency_s=0.01, loss=0.5),
+        participation=fs.participation.deadline(1.0, of=1),
+        budget=fs.Budget(rounds=3),
+        broadcast_to="all",  # flows on SimPy and in the loop, not on the short path
+    )
+    agree(scenario, MessageSizes(bits, bits, bits, bits, bits), [3])
+    agree(scenario, MessageSizes(0, bits, bits, bits, bits), [3])
 
 
 @settings(max_examples=70, deadline=None)
