@@ -80,11 +80,6 @@ def load(app: Any, description: Description) -> tuple[Any, Any]:
     for part, kind, name in zip(parts, (flwr.ServerApp, flwr.ClientApp), ("ServerApp", "ClientApp"), strict=True):
         if not isinstance(part, kind):
             raise InvalidInput(f"flower: {short_repr(part)} is no {name}; give a flwr {name}")
-    if getattr(parts[0], "_main", True) is None:
-        raise InvalidInput(
-            "this ServerApp uses server_fn, whose Server sends from several threads at once, in no fixed order; "
-            "write @app.main() with a strategy of flwr.serverapp.strategy, or a workflow"
-        )
     return parts[0], parts[1]
 
 

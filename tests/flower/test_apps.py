@@ -107,7 +107,11 @@ def test_clients_cannot_change_the_servers_records_or_each_others(app_of):
     assert seen == [[1, 2]] * 3
 
 
-def test_node_config_adds_to_every_nodes_config(app_of):
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [({"city": "A"}, [{"city": "A"}] * 2), (lambda i: {"city": "AB"[i]}, [{"city": "A"}, {"city": "B"}])],
+)
+def test_node_config_adds_to_every_nodes_config(app_of, given, added):
     from flwr.app import Message, RecordDict
 
     seen = []
@@ -119,7 +123,7 @@ def test_node_config_adds_to_every_nodes_config(app_of):
         seen.append(dict(context.node_config))
         return RecordDict()
 
-    fs.flower.run(app_of(server, client), nodes=2, node_config=lambda i: {"city": "AB"[i]})
+    fs.flower.run(app_of(server, client), nodes=2, node_config=given)
     assert sorted(seen, key=lambda config: config["partition-id"]) == [
-        {"partition-id": i, "num-partitions": 2, "city": "AB"[i]} for i in range(2)
+        {"partition-id": i, "num-partitions": 2, **more} for i, more in enumerate(added)
     ]

@@ -6,6 +6,7 @@ import networkx as nx
 import pytest
 
 import fedsim as fs
+from fedsim.analysis import compare
 from fedsim.cli.app import call
 
 
@@ -58,10 +59,25 @@ def test_a_scenario_file_may_return_an_app(files, capsys):
     assert (files / "run" / "report.html").stat().st_size > 10_000
 
 
-def test_apps_can_be_swept_and_compared(files):
-    study = fs.sweep(files / "study.py", grid={"uplink_bps": [1e5, 1e6]}, out=files / "sweep", jobs=1)
-    slow, fast = (result.rounds["closed_s"].iloc[-1] for _, result in study.runs)
-    assert slow > 3 * fast
+def test_apps_can_be_swept_tuned_compared_and_reported(files):
+    study = fs.sweep(
+        files / "study.py", grid={"uplink_bps": [1e5, 1e6], "seed": [0, 1]}, settings={"rounds": 2},
+        out=files / "sweep", jobs=1,
+    )  # fmt: skip
+    closed = {(run["uplink_bps"], run["seed"]): result.rounds["closed_s"].iloc[-1] for run, result in study.runs}
+    assert closed[1e5, 0] > 3 * closed[1e6, 0]
+    slow, fast = ([result for run, result in study.runs if run["uplink_bps"] == bps] for bps in (1e5, 1e6))
+    answer, _ = compare(slow, fast, "loss")
+    assert answer["difference"].tolist() == [0.0, 0.0]  # the same learning
+
+    found = fs.tune(
+        files / "study.py", {"uplink_bps": [1e5, 1e6]}, "loss <= 1e9", seeds=2, jobs=1, settings={"rounds": 2}
+    )  # fmt: skip
+    assert found.best == {"uplink_bps": 1e6}
+
+    pytest.importorskip("plotly")
+    study.runs[0][1].report(files / "page.html")
+    assert (files / "page.html").stat().st_size > 10_000
 
 
 def test_the_resume_command_continues_an_app(files, apps, capsys):

@@ -7,6 +7,8 @@ import os
 import random
 import sys
 import time
+from importlib import import_module
+from importlib.util import find_spec
 from time import sleep
 
 import numpy as np
@@ -15,6 +17,13 @@ import pytest
 import fedsim as fs
 
 STRATEGY = "flwr.serverapp.strategy.strategy_utils"
+
+
+@pytest.fixture(autouse=True)
+def torch():
+    """Where torch is installed its generator is checked, too."""
+    if find_spec("torch") is not None:
+        import_module("torch")
 
 
 def state():
@@ -28,10 +37,8 @@ def state():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("ends", ["well", "server", "client", "system exit"])
+@pytest.mark.parametrize("ends", ["well", "server", "client", "system exit", "interrupt", "interrupt in a client"])
 def test_generators_time_environment_and_modules_are_as_before(app_of, ends):
-    from importlib import import_module
-
     from flwr.app import Message, RecordDict
 
     import_module(STRATEGY)
@@ -49,19 +56,26 @@ def test_generators_time_environment_and_modules_are_as_before(app_of, ends):
             raise RuntimeError("on purpose")
         if ends == "system exit":
             raise SystemExit(3)
+        if ends == "interrupt":
+            raise KeyboardInterrupt
 
     def client(message, context):
         random.seed(1)
         np.random.normal()
+        if "torch" in sys.modules:
+            sys.modules["torch"].rand(3)
+        os.environ["LEFT_BEHIND"] = "2"
         if ends == "client":
             raise RuntimeError("on purpose")
+        if ends == "interrupt in a client":
+            raise KeyboardInterrupt
         return RecordDict()
 
     real_sleep, before = sleep, state()
     if ends == "well":
         fs.flower.run(app_of(server, client), nodes=2)
     else:
-        with pytest.raises(fs.errors.FedsimError):
+        with pytest.raises(KeyboardInterrupt if ends.startswith("interrupt") else fs.errors.FedsimError):
             fs.flower.run(app_of(server, client), nodes=2, strict=True)
     assert state() == before
 

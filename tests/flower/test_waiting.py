@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from time import monotonic, sleep
 
-import numpy as np
 import pytest
 
 import fedsim as fs
@@ -184,7 +185,7 @@ def test_a_message_to_a_node_that_is_offline_is_an_error_at_once(app_of):
     assert seen == [(True, 2.0)]
 
 
-@pytest.mark.parametrize("how", ["polls", "sleeps", "reads"])
+@pytest.mark.parametrize("how", ["polls", "sleeps", "sleeps and never pulls", "reads"])
 def test_a_server_that_waits_for_ever_is_refused(app_of, how, monkeypatch):
     from fedsim.flower import grid as module
 
@@ -192,56 +193,47 @@ def test_a_server_that_waits_for_ever_is_refused(app_of, how, monkeypatch):
     monkeypatch.setattr(module, "MOST_READS", 1000)
 
     def server(grid, context):
+        if how == "sleeps and never pulls":
+            grid.push_messages(messages(grid))
         while True:
             if how == "polls":
                 grid.pull_messages(["never sent"])
-            elif how == "sleeps":
+            elif how.startswith("sleeps"):
                 sleep(1)
             else:
                 monotonic()
 
-    with pytest.raises(fs.errors.InvalidInput, match="waits for ever"):
+    idle = "no reply is under way, and it has slept or polled 100 times in a row"
+    why = "it reads the clock in a loop; call time.sleep in it" if how == "reads" else idle
+    with pytest.raises(fs.errors.InvalidInput, match=f"the ServerApp waits for ever, or cannot be served: {why}"):
         run(app_of, server)
 
 
-def test_workflow_apps_run_on_a_plain_grid(app_of):
-    from flwr.app import ArrayRecord
-    from flwr.client import NumPyClient
-    from flwr.clientapp import ClientApp
-    from flwr.common import ndarrays_to_parameters
-    from flwr.server import LegacyContext, ServerConfig
-    from flwr.server.strategy import FedAvg
-    from flwr.server.workflow import DefaultWorkflow
-    from flwr.serverapp import ServerApp
+@pytest.mark.parametrize("call", ["get_node_ids", "send_and_receive"])
+def test_a_second_thread_is_refused_also_where_the_app_swallows_its_error(app_of, call):
+    def server(grid, context):
+        def work():
+            with contextlib.suppress(fs.errors.InvalidInput):
+                grid.get_node_ids() if call == "get_node_ids" else grid.send_and_receive(sent)
 
-    assert ArrayRecord
+        sent = messages(grid)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        grid.get_node_ids()
 
-    class Client(NumPyClient):
-        def fit(self, parameters, config):
-            return [parameters[0] + 1], 10, {"seen": 1.0}
-
-        def evaluate(self, parameters, config):
-            return float(parameters[0].sum()), 10, {}
-
-    server_app = ServerApp()
-
-    @server_app.main()
-    def main(grid, context):
-        strategy = FedAvg(initial_parameters=ndarrays_to_parameters([np.zeros(4)]))
-        legacy = LegacyContext(context=context, config=ServerConfig(num_rounds=2), strategy=strategy)
-        DefaultWorkflow()(grid, legacy)
-
-    client_app = ClientApp(client_fn=lambda context: Client().to_client())
-    result = fs.flower.run((server_app, client_app), nodes=3, devices=fs.devices.constant(**STEP))
-    assert result.rounds["arrived"].tolist() == [6, 6]
-    assert result.rounds["closed_s"].tolist() == [100.0, 200.0]
+    with pytest.raises(fs.errors.InvalidInput, match="it calls the grid from a second thread"):
+        run(app_of, server)
 
 
-def test_server_fn_is_refused():
-    from flwr.clientapp import ClientApp
-    from flwr.server import ServerAppComponents, ServerConfig
-    from flwr.serverapp import ServerApp
+def test_replies_are_dated_in_virtual_time_and_expire_with_their_message(app_of):
+    seen = []
 
-    app = ServerApp(server_fn=lambda context: ServerAppComponents(config=ServerConfig(num_rounds=1)))
-    with pytest.raises(fs.errors.InvalidInput, match="server_fn"):
-        fs.flower.run((app, ClientApp()), nodes=2)
+    def server(grid, context):
+        began_s = time.time()
+        for reply in grid.send_and_receive(messages(grid, ttl=3.0)):
+            about = reply.metadata
+            seen.append((reply.has_error(), about.created_at - began_s, about.ttl))
+
+    run(app_of, server)
+    assert seen == [(False, 1.0, 2.0), (False, 2.0, 1.0), (True, 3.0, 0.0)]

@@ -59,6 +59,36 @@ def test_measured_seconds_are_replayed_from_their_profile(app_of, tmp_path):
         seconds(app_of, work, devices, kinds=("query",))
 
 
+def test_measured_classes_of_nodes_and_what_the_manifest_says(app_of, tmp_path):
+    from flwr.app import Message, RecordDict
+
+    def server(grid, context):
+        grid.send_and_receive([Message(RecordDict(), node, "train") for node in grid.get_node_ids()])
+
+    def client(message, context):
+        sum(range(100_000))
+        return RecordDict()
+
+    def run():
+        work = fs.flower.measured(tmp_path / "profile.json", node_class=lambda config: str(config["city"]))
+        cities = lambda i: {"city": "AB"[i % 2]}  # noqa: E731
+        return fs.flower.run(app_of(server, client), nodes=4, work=work, node_config=cities)
+
+    first, second = run(), run()
+    means = json.loads((tmp_path / "profile.json").read_text())["seconds"]
+    assert set(means) == {"A/train", "B/train"}
+    assert first.manifest["flower"]["work"].startswith("compute times measured by this run and written to profile.json")
+    assert second.manifest["flower"]["work"] == "compute times read from profile.json"
+    computed = second.visits.sort_values("client")["compute"].tolist()
+    assert computed == [means["A/train"], means["B/train"]] * 2
+
+
+def test_a_damaged_profile_is_refused(app_of, tmp_path):
+    (tmp_path / "profile.json").write_text("{}")
+    with pytest.raises(fs.errors.CorruptData, match=r"is no profile of work=measured\(\); remove it"):
+        seconds(app_of, fs.flower.measured(tmp_path / "profile.json"), None)
+
+
 def test_flops_over_the_devices_speed(app_of):
     torch = pytest.importorskip("torch")
     from flwr.app import RecordDict

@@ -58,18 +58,26 @@ class UnsharedLinks:
     """A route of its own for every client and direction: transfers do not affect each other."""
 
     def __init__(self, env: simpy.Environment, down: Routes, up: Routes) -> None:
-        self.env = env
-        self.routes = tuple(list(zip(*(c.tolist() for c in routes), strict=True)) for routes in (down, up))
+        self.env, self.routes = env, (down, up)
+        self.known: dict[tuple[int, bool], tuple[float, float, float]] = {}  # routes in use
+
+    def route_of(self, message: Message) -> tuple[float, float, float]:
+        """Return a message's latency, loss factor and bandwidth."""
+        way = message.row, message.upward
+        if way not in self.known:
+            latency_s, loss_factor, bandwidth_bps = (float(column[way[0]]) for column in self.routes[way[1]])
+            self.known[way] = latency_s, loss_factor, bandwidth_bps
+        return self.known[way]
 
     def transfer(self, message: Message, rank: int) -> Process:
         """Wait until a message has arrived."""
-        latency_s, loss_factor, bandwidth_bps = self.routes[message.upward][message.row]
+        latency_s, loss_factor, bandwidth_bps = self.route_of(message)
         last_bit_s = self.env.now + visits.transfer_s(message.bits, loss_factor, bandwidth_bps)
         yield Instant(self.env, visits.arrival_s(last_bit_s, latency_s), rank)
 
     def cancel(self, message: Message) -> int:
         """Stop a message; return the bits that have left its sender."""
-        _, loss_factor, bandwidth_bps = self.routes[message.upward][message.row]
+        _, loss_factor, bandwidth_bps = self.route_of(message)
         return visits.bits_sent(self.env.now - message.started_s, message.bits, loss_factor, bandwidth_bps)
 
 
@@ -84,7 +92,7 @@ class SharedLinks(UnsharedLinks):
         self.rates_version, self.sharing = 0, False
 
     def transfer(self, message: Message, rank: int) -> Process:
-        latency_s, loss_factor, bandwidth_bps = self.routes[message.upward][message.row]
+        latency_s, loss_factor, bandwidth_bps = self.route_of(message)
         if message.bits > 0 and bandwidth_bps < inf:
             message.flow = self.start(message, loss_factor)
             last_bit = self.last_bit[message.flow] = self.env.event()
@@ -93,7 +101,7 @@ class SharedLinks(UnsharedLinks):
         yield Instant(self.env, visits.arrival_s(self.env.now, latency_s), rank)
 
     def cancel(self, message: Message) -> int:
-        loss_factor = self.routes[message.upward][message.row][1]
+        loss_factor = self.route_of(message)[1]
         if message.flow is None:  # its last bit has left
             return visits.bits_sent(self.env.now - message.started_s, message.bits, loss_factor, inf)
         served_bits = self.flows.cancel(self.env.now, message.flow)
@@ -103,7 +111,7 @@ class SharedLinks(UnsharedLinks):
 
     def send(self, message: Message) -> None:
         """Start a message that no process waits for; it only takes its share of the links."""
-        _, loss_factor, bandwidth_bps = self.routes[message.upward][message.row]
+        _, loss_factor, bandwidth_bps = self.route_of(message)
         if message.bits > 0 and bandwidth_bps < inf:
             self.start(message, loss_factor)
 
@@ -154,7 +162,7 @@ def links_of(env: simpy.Environment, system: System) -> UnsharedLinks:
     down, up = system.down, system.up
     if down is None or up is None:
         rows = system.population + system.sites.count if system.gossip is None else len(system.gossip.sender)
-        nothing, one, ideal = (np.full(rows, x) for x in (0.0, 1.0, inf))
+        nothing, one, ideal = (np.broadcast_to(x, rows) for x in (0.0, 1.0, inf))
         return UnsharedLinks(env, Routes(nothing, one, ideal), Routes(nothing, one, ideal))
     if system.shares_links:
         return SharedLinks(env, down, up, system.network)
