@@ -16,7 +16,6 @@ from fedsim.protocols import SlowdownColumns
 from fedsim.protocols.devices import Availability, Slowdown
 from fedsim.renamed import refuse_old_keywords
 from fedsim.rng import Draws
-from fedsim.rng.elementary import exp, log64
 from fedsim.rules import draws
 from fedsim.text import short_repr, short_str
 
@@ -130,6 +129,14 @@ def table(
 # --- Slow-downs: random factors on the compute time of a visit -----------------------------------------
 
 
+def factors_of(law: SlowdownColumns, rng: Draws) -> Array:
+    """Return a factor for each row of `rng`, from compiled code if the draws are compiled."""
+    drawn = np.atleast_1d(rng.normal() if law.law == draws.LOGNORMAL else rng.uniform())
+    if rng.source is None or rng.source.name == "numpy":
+        return np.array([draws.slowdown(*law, x) for x in drawn.tolist()])
+    return np.asarray(rng.source.slowdowns(*law, drawn))
+
+
 def lognormal_slowdown(sigma: float) -> LognormalSlowdown:
     """Return a factor exp(sigma z) on every visit, z standard normal."""
     return LognormalSlowdown(sigma)
@@ -145,7 +152,7 @@ class LognormalSlowdown:
         check_field(self, "sigma", "lognormal_slowdown sigma", high=50.0)
 
     def factor(self, rng: Draws) -> Array:
-        return exp(self.sigma * rng.normal())
+        return factors_of(self.to_columns(), rng)
 
     def to_columns(self) -> SlowdownColumns:
         return SlowdownColumns(draws.LOGNORMAL, self.sigma)
@@ -169,7 +176,7 @@ class ParetoSlowdown:
         check_field(self, "shape", "pareto_slowdown shape", low=0.1)  # below, the largest factors overflow
 
     def factor(self, rng: Draws) -> Array:
-        return exp(-log64(rng.uniform()) / self.shape)
+        return factors_of(self.to_columns(), rng)
 
     def to_columns(self) -> SlowdownColumns:
         return SlowdownColumns(draws.PARETO, self.shape)
@@ -197,7 +204,7 @@ class BimodalSlowdown:
         check_field(self, "slow_factor", "bimodal_slowdown slow_factor")
 
     def factor(self, rng: Draws) -> Array:
-        return np.where(rng.uniform() < self.probability, self.slow_factor, 1.0)
+        return factors_of(self.to_columns(), rng)
 
     def to_columns(self) -> SlowdownColumns:
         return SlowdownColumns(draws.BIMODAL, self.probability, self.slow_factor)

@@ -34,9 +34,10 @@ from fedsim.protocols import (
 from fedsim.protocols.devices import Availability, Slowdown
 from fedsim.rng import Draws, Stream
 from fedsim.rng.elementary import exp
+from fedsim.rules.visits import DROPOUT, Dropout, drop_phase
 from fedsim.text import short_repr, short_str
 
-PHASES = ("before", "compute", "upload")  # of dropout, with the codes 1, 2 and 3 of `rules.visits`
+PHASES = Dropout._fields
 NO_ROUND = 2**32 - 1  # the round in the key of draws that belong to no round
 
 
@@ -124,15 +125,13 @@ class Devices:
         if self.reliable or not len(clients):
             return np.zeros(len(clients), np.int8), np.zeros(len(clients))
         u, fraction = rng.uniform(), rng.uniform()
-        phase, reached = np.zeros(len(clients), np.int8), np.zeros(len(clients))
-        for number, name in enumerate(PHASES, start=1):
-            share = self._share(name)
-            if isinstance(share, float) and share == 0.0:
-                continue
-            until = reached + self._of(clients, share)
-            phase[(reached <= u) & (u < until)] = number
-            reached = until
-        return phase, fraction
+        odds = np.empty(len(clients), DROPOUT)
+        for name in PHASES:
+            odds[name] = self._of(clients, self._share(name))
+        if rng.source is None or rng.source.name == "numpy":
+            phases = [drop_phase(own, Dropout(*share)) for own, share in zip(u.tolist(), odds.tolist(), strict=True)]
+            return np.array(phases, np.int8), fraction
+        return np.asarray(rng.source.drop_phases(u, odds)), fraction
 
     def next_available(self, clients: Array, now_s: Array, rng: Draws) -> Array:
         """Return now for a client that is online, else the time it comes online, inf if it never does."""
@@ -164,10 +163,10 @@ class Devices:
             if not isinstance(self.availability, AvailabilityLike):
                 return None
             online = self.availability.to_columns(self._rows(ids, self._tables.get("availability")))
-        before, compute, upload = (self._of(ids, self._share(name)) for name in PHASES)
+        dropout: Any = [self._of(ids, self._share(name)) for name in PHASES]
         with np.errstate(over="ignore"):  # an infinite compute time is valid
             work_s = work * self._seconds_per_step(ids)
-        return DeviceColumns(work_s, self._of(ids, self.latency_s), slowdown, (before, compute, upload), online)
+        return DeviceColumns(work_s, self._of(ids, self.latency_s), slowdown, Dropout(*dropout), online)
 
     # --- Properties of all clients --------------------------------------------------------------------
 

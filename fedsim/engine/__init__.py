@@ -2,7 +2,7 @@
 
 run            the loop: next block of rounds from the clock, commit it, checkpoint
 commit         the only way a round counts: budget, privacy ledger, aggregate, totals, record, observers
-rounds         values: Cohort, VisitOutcomes, RoundBlock
+rounds         values: VisitOutcomes, RoundBlock
 learner        models, client memory, replies
 broadcasts     the models that asynchronous clients started from
 system         what clocks may read: parts, routes, keyed draws

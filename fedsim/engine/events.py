@@ -113,7 +113,7 @@ def _of_sites(block: RoundBlock, counts: Array, system: System, sizes: MessageSi
         ]
     parts = []
     for name, times, bits in (
-        ("aggregate", block.cloud.site_closed_s, 0), ("to cloud", block.cloud.at_cloud_s, sizes.to_cloud),
+        ("aggregate", block.cloud.closed_s, 0), ("to cloud", block.cloud.at_cloud_s, sizes.to_cloud),
         ("from cloud", block.cloud.from_cloud_s, sizes.from_cloud),
     ):  # fmt: skip
         of_rows = times.reshape(-1, sites)[rows]

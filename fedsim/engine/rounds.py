@@ -5,26 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
 
+if TYPE_CHECKING:
+    from fedsim.engine.system import MessageSizes
+
 CAUSES = ("late_s", "dropped_s", "called_off_s")  # wasted seconds of devices, by outcome
 LOST = (LATE, DROPPED, CALLED_OFF)  # in the same order
-
-
-class Cohort(NamedTuple):
-    """The clients selected for one round of a site, in client order, and what was drawn for their visits."""
-
-    client: Array  # (m,) int64
-    multiplicity: Array  # (m,) int64: how often the policy drew it
-    compute_s: Array  # (m,)
-    drop: Array  # (m,) rules.visits.NO_DROP, ...
-    fraction: Array  # (m,): how far into that phase
-    tie: Array  # (m,) int64: order among events of the same instant
 
 
 class VisitOutcomes(NamedTuple):
@@ -51,9 +43,14 @@ DTYPES = ("i4", "i4", "i4", "i4", "i4", "i1", "f8", "f8", "f8", "f8", "i8", "i8"
 class CloudTimes(NamedTuple):
     """When edges exchanged models with the cloud, (R, n, sites) each; nan where they did not."""
 
-    site_closed_s: Array  # the edge's own aggregation
+    closed_s: Array  # the edge's own aggregation
     at_cloud_s: Array  # its model reached the cloud, after this round
     from_cloud_s: Array  # the cloud's model reached it, before this round
+
+    def bits(self, sizes: MessageSizes) -> Array:
+        """Return the bits between edges and cloud, (R, n); both messages of an edge count in the round that merges."""
+        merged = np.count_nonzero(~np.isnan(self.at_cloud_s), axis=2)
+        return np.asarray(merged * (sizes.to_cloud + sizes.from_cloud))
 
 
 class GossipMessages(NamedTuple):

@@ -24,6 +24,7 @@ class Sites:
     models: int  # that a replica holds
     site_of: Array  # (clients,) the site that a client reports to
     weights: Array  # (models,) of each in theta
+    routes: int  # in each direction: of all clients, then of all edges; over gossip, of all messages
     count: int = 1  # sites on the clock: the edges of tiers, the clients of gossip
     every: int = 0  # edge rounds between two merges at the cloud; 0: there is no cloud
     network: Any = None  # routes from clients to their sites; of tiers also from edges to the cloud
@@ -50,14 +51,16 @@ def sites_of(
 ) -> Sites:  # fmt: skip
     """Return the sites that an exchange makes of these clients."""
     if isinstance(exchange, StarExchange):
-        return Sites(1, np.zeros(clients, np.int64), np.ones(1), network=network)
+        return Sites(1, np.zeros(clients, np.int64), np.ones(1), clients, network=network)
     if isinstance(exchange, Gossip):
-        return Sites(clients, np.arange(clients), exchange.weights, clients, network=_neighbours(exchange, network))
+        messages, travelled = len(exchange.sender), _neighbours(exchange, network)
+        return Sites(clients, np.arange(clients), exchange.weights, messages, clients, network=travelled)
     labels, site_of, nodes = _edges(exchange, clients, network)
     weights = np.bincount(site_of, p, minlength=len(labels))
     models = 1 if algorithm.sums else len(labels)
     travelled = None if network is None else _tiers(exchange, network, site_of, nodes)
-    return Sites(models, site_of, weights if models > 1 else np.ones(1), len(labels), exchange.every, travelled)
+    edges, own = len(labels), np.asarray(weights) if models > 1 else np.ones(1)
+    return Sites(models, site_of, own, clients + edges, edges, exchange.every, travelled)
 
 
 class SiteNetwork:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fedsim.arrays import Array, Numbers
-from fedsim.engine.rounds import Cohort
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
@@ -20,13 +19,12 @@ from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
 from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
-from fedsim.rules.visits import IN_UPLOAD, NO_DROP
+from fedsim.rules.closing import tie_of
+from fedsim.rules.visits import DRAWN, IN_UPLOAD, NO_DROP
 from fedsim.runtime.jobs import Setting
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
-
-TIES = 2.0**30  # the values of a tie number, `rules.closing.tie_of`
 
 
 class Routes(NamedTuple):
@@ -70,7 +68,7 @@ class System:
         self.network: NetworkModel | None = self.sites.network
         self.replicas = np.asarray(scenario.replica_numbers, np.int64)
         self.population, self.weights = self.problem.clients, setting.weights
-        self.down, self.up = routes_of(self.network, False), routes_of(self.network, True)
+        self.down, self.up = (routes_of(self.network, self.sites.routes, upward) for upward in (False, True))
         self.always_online = self.devices is None or self.devices.always_available
         self.limit_s = np.inf if self.budget.seconds is None else float(self.budget.seconds)
         self.broadcasts_to_all = scenario.broadcasts_to_all
@@ -130,28 +128,32 @@ class System:
         key = backend.keys(self.setting.seed, stream, replica=replica, client=client, round=round, visit=visit)
         return Draws(key, single, source=backend)
 
-    def draw_cohort(
-        self, position: Numbers, client: Array, multiplicity: Array, round: int, now_s: float | Array, visit: int = 0
-    ) -> Cohort:  # fmt: skip
-        """Return what is drawn for visits that start now; `round` is counted from 1, keys from 0."""
-        tie, drop, fraction = self.draw_outcomes(position, client, round, now_s, visit)
-        compute_s = self.compute_s(position, client, self.work[client], round, now_s, visit)
-        return Cohort(client, multiplicity, compute_s, drop, fraction, tie)
+    def draw_visits(
+        self, position: Numbers, client: Array, round: int, now_s: float | Array, visit: int = 0, ordered: bool = True
+    ) -> Array:  # fmt: skip
+        """Return what is drawn for visits that start now, as `DRAWN`; `round` is counted from 1, keys from 0.
+
+        `ordered`: the order of events of one instant matters.
+        """
+        drawn = self.draw_outcomes(position, client, round, now_s, visit, ordered)
+        drawn["compute_s"] = self.compute_s(position, client, self.work[client], round, now_s, visit)
+        return drawn
 
     def draw_outcomes(
-        self, position: Numbers, client: Array, round: int, now_s: float | Array, visit: int = 0
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """Return the tie number of each visit, the phase in which it drops out, and how far into that phase."""
-        m, address = len(client), (position, client, round - 1, visit)
-        tie = np.asarray(self.draws(Stream.TIE, *address).uniform() * TIES).astype(np.int64)
-        drop, fraction = np.full(m, NO_DROP), np.zeros(m)
-        devices = self.devices
+        self, position: Numbers, client: Array, round: int, now_s: float | Array, visit: int = 0, ordered: bool = True
+    ) -> Array:  # fmt: skip
+        """Return the same without compute times."""
+        m, address, devices = len(client), (position, client, round - 1, visit), self.devices
+        drawn = np.zeros(m, DRAWN)
+        if ordered:
+            drawn["tie"] = ties_of(self.draws(Stream.TIE, *address).uniform())
         if devices is not None and not devices.reliable:
             rng = self.draws(Stream.DROPOUT, *address)
             drop, fraction = map(np.asarray, devices.drop(client, np.full(m, now_s), rng))
             _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
             _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
-        return tie, drop, fraction
+            drawn["drop"], drawn["fraction"] = drop, fraction
+        return drawn
 
     def compute_s(
         self, position: Numbers, client: Array, work: Array, round: int, now_s: float | Array, visit: int = 0
@@ -167,8 +169,7 @@ class System:
 
     def draw_ties(self, position: int, sender: Array, receiver: Array, round: int) -> Array:
         """Return the keyed number of every message between sites in a round, counted from 1."""
-        drawn = self.draws(Stream.TIE, position, sender, round - 1, 1 + receiver).uniform()
-        return np.asarray(drawn * TIES).astype(np.int64)
+        return ties_of(self.draws(Stream.TIE, position, sender, round - 1, 1 + receiver).uniform())
 
     @cached_property
     def work(self) -> Array:
@@ -241,12 +242,17 @@ def setting_of(scenario: Scenario, backend: Backend) -> Setting:
     return Setting(problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 
-def routes_of(network: NetworkModel | None, upward: bool) -> Routes | None:
-    """Return a network's routes in one direction; None: an ideal network."""
-    if network is None:
-        return None
-    columns = network.delay_s(upward), network.loss_factor(upward), network.bottleneck_bps(upward)
-    return Routes(*(np.broadcast_to(column, (network.clients,)) for column in columns))
+def routes_of(network: NetworkModel | None, rows: int, upward: bool) -> Routes:
+    """Return a network's routes in one direction; without a network, messages take no time."""
+    columns: tuple[Any, ...] = 0.0, 1.0, np.inf
+    if network is not None:
+        columns = network.delay_s(upward), network.loss_factor(upward), network.bottleneck_bps(upward)
+    return Routes(*(np.broadcast_to(column, (rows,)) for column in columns))
+
+
+def ties_of(uniforms: Array) -> Array:
+    """Return the keyed numbers of visits or messages."""
+    return np.array([tie_of(u) for u in uniforms.tolist()], np.int64)
 
 
 def _check(devices: DeviceModel, method: str, value: Array, client: Array, right: Array) -> None:

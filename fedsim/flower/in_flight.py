@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.engine.clock.simpy.on_demand import VisitClock
-from fedsim.engine.clock.simpy.visits import Visit
+from fedsim.engine.clock.simpy.visits import Visit, each
 from fedsim.engine.system import System
 from fedsim.errors import ClientFailed, NonFinite
 from fedsim.flower import flwr_names as flwr
@@ -79,13 +79,10 @@ class InFlight:
         system, now_s = self.nodes.system, self.clock.now_s
         for (round, number), group in groups.items():
             client = np.array([one.visit.client for one in group], np.int64)
-            columns = system.draw_outcomes(0, client, round, now_s, number)
+            drawn = each(system.draw_outcomes(0, client, round, now_s, number))
             online = system.online_s(0, client, now_s) == now_s
-            for one, tie, drop, fraction, is_online in zip(
-                group, *(c.tolist() for c in columns), online.tolist(), strict=True
-            ):
-                one.visit.tie, one.visit.fraction = int(tie), float(fraction)
-                one.visit.drop = int(drop) if is_online else BEFORE
+            for one, own, is_online in zip(group, drawn, online.tolist(), strict=True):
+                one.visit.drawn = own if is_online else own._replace(drop=BEFORE)
                 if not is_online:
                     self.superlink.lose(one, now_s)
 
@@ -93,7 +90,7 @@ class InFlight:
         client = one.visit.client
         self.superlink.accept(one)
         self._by_visit[one.visit] = one
-        if self.nodes.executor.eager and one.visit.drop != BEFORE and not self._visits_of.get(client):
+        if self.nodes.executor.eager and one.visit.drawn.drop != BEFORE and not self._visits_of.get(client):
             one.node = self._call(one)
             if not self.nodes.recorded.has(one.number):
                 one.submitted = self.nodes.executor.submit(one.node)
@@ -135,8 +132,9 @@ class InFlight:
             one.reply = one.replied(now_s, error=flwr.Error(code, reason))
         client, alone = np.array([visit.client]), nodes.system.devices is None and nodes.work.counts == SECONDS
         seconds = nodes.system.compute_s(0, client, np.array([work]), one.row.number, visit.started_s, visit.visit)
-        visit.compute_s = (work if alone else float(seconds[0])) + answer.slept_s
-        one.date(one.reply, now_s + visit.compute_s)
+        compute_s = (work if alone else float(seconds[0])) + answer.slept_s
+        visit.drawn = visit.drawn._replace(compute_s=compute_s)
+        one.date(one.reply, now_s + compute_s)
         if nodes.codec is None or answer.error is not None:
             bits, one.reply_id = self.meter.reply_bits(one.reply)
             return bits

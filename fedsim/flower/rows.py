@@ -15,7 +15,7 @@ from fedsim.engine.events import events_of
 from fedsim.engine.rounds import DTYPES, RoundBlock, VisitOutcomes, offsets_of
 from fedsim.engine.system import System
 from fedsim.results import METRICS, ROUNDS, SPENT
-from fedsim.rules.visits import NO_DROP
+from fedsim.rules.visits import Drawn
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -41,7 +41,7 @@ class SendRow:
         """Add a visit that starts now; return it."""
         before = self._visits_of.get(client, 0)
         self._visits_of[client] = before + 1
-        visit = Visit(client, 0, self.number - 1, 1, 0.0, NO_DROP, 0.0, 0, now_s, visit=before)
+        visit = Visit(client, 0, self.number - 1, 1, Drawn(), now_s, visit=before)
         self.visits.append(visit)
         self.sent_bits.append(sent_bits)
         return visit

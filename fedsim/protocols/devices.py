@@ -10,6 +10,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.rules.availability import ALWAYS
 from fedsim.rules.draws import NO_SLOWDOWN
+from fedsim.rules.visits import Dropout
 
 if TYPE_CHECKING:
     from fedsim.protocols.algorithms import Rng
@@ -43,7 +44,7 @@ class DeviceColumns(NamedTuple):
     work_s: float | Array  # compute seconds of a visit, before its slow-down
     wake_s: float | Array
     slowdown: SlowdownColumns
-    dropout: tuple[float | Array, float | Array, float | Array]  # before, in compute, in the upload
+    dropout: Dropout
     availability: AvailabilityColumns
 
 

@@ -93,14 +93,14 @@ def exponential(u: float) -> float:
     return -log(u)
 
 
-def slowdown(law: int, a: float, b: float, key: Key) -> float:
-    """Return the factor on a visit's compute time under a law with two numbers."""
+def slowdown(law: int, a: float, b: float, drawn: float) -> float:
+    """Return the factor on a visit's compute time, from a standard normal for LOGNORMAL, else from a uniform."""
     if law == LOGNORMAL:
-        return exp(a * normal(key))
+        return exp(a * drawn)
     if law == PARETO:
-        return exp(exponential(uniform(key, 0)) / a)
+        return exp(exponential(drawn) / a)
     if law == BIMODAL:
-        return b if uniform(key, 0) < a else 1.0
+        return b if drawn < a else 1.0
     return 1.0
 
 

@@ -6,6 +6,9 @@ A message shares its route's links from its first instant until its last bit has
 from __future__ import annotations
 
 from math import floor, inf
+from typing import NamedTuple, get_type_hints
+
+import numpy as np
 
 NO_DROP, BEFORE, IN_COMPUTE, IN_UPLOAD = 0, 1, 2, 3  # where a visit drops out, as `devices.drop` returns it
 NONE, ARRIVED, LATE, CALLED_OFF, DROPPED = 0, 1, 2, 3, 4  # outcomes; LATE: cut in its upload, CALLED_OFF: before it
@@ -59,24 +62,51 @@ def flow_bits_sent(served_bits: float, bits: int, loss_factor: float) -> int:
 # --- A visit --------------------------------------------------------------------------------------------------------
 
 
-def drop_phase(u: float, before: float, in_compute: float, in_upload: float) -> int:
-    """Return the phase in which a visit drops out, from a uniform u and the probabilities of the phases."""
-    if u < before:
+class Dropout(NamedTuple):
+    """The probabilities of a client's visits to drop out, by phase; as columns, one number or one per client."""
+
+    before: float = 0.0
+    compute: float = 0.0
+    upload: float = 0.0
+
+
+class Drawn(NamedTuple):
+    """What is drawn for a visit. Rules take this tuple, or a record with the same fields (`DRAWN`)."""
+
+    compute_s: float = 0.0
+    drop: int = NO_DROP  # the phase in which it drops out
+    fraction: float = 0.0  # how far into that phase
+    tie: int = 0  # its keyed number among the events of one instant
+
+
+DROPOUT, DRAWN = (np.dtype(list(get_type_hints(kind).items())) for kind in (Dropout, Drawn))  # the same as records
+
+
+def drop_phase(u: float, dropout: Dropout) -> int:
+    """Return the phase in which a visit drops out, from a uniform u."""
+    if u < dropout.before:
         return BEFORE
-    if u < before + in_compute:
+    if u < dropout.before + dropout.compute:
         return IN_COMPUTE
-    return IN_UPLOAD if u < before + in_compute + in_upload else NO_DROP
+    return IN_UPLOAD if u < dropout.before + dropout.compute + dropout.upload else NO_DROP
 
 
-def compute_ends_s(start_s: float, compute_s: float, drop: int, fraction: float) -> float:
-    """Return when a client stops computing: it is done, or drops out a fraction of the way."""
-    done_s = start_s + compute_s
-    return start_s + fraction * (done_s - start_s) if drop == IN_COMPUTE else done_s
+def compute_ends_s(start_s: float, drawn: Drawn) -> float:
+    """Return when a client stops computing: it is done, or drops out at once, or a fraction of the way."""
+    if drawn.drop == BEFORE:
+        return start_s
+    done_s = start_s + drawn.compute_s
+    return start_s + drawn.fraction * (done_s - start_s) if drawn.drop == IN_COMPUTE else done_s
 
 
-def reply_bits(bits: int, drop: int, fraction: float) -> int:
+def uploads(drawn: Drawn) -> bool:
+    """Return True if a visit begins its upload."""
+    return drawn.drop != BEFORE and drawn.drop != IN_COMPUTE
+
+
+def reply_bits(bits: int, drawn: Drawn) -> int:
     """Return the bits that a client uploads: all, or those before its dropout."""
-    return at_most(floor_bits(fraction * float(bits)), bits) if drop == IN_UPLOAD else bits
+    return at_most(floor_bits(drawn.fraction * float(bits)), bits) if drawn.drop == IN_UPLOAD else bits
 
 
 def cut_outcome(uploading: bool) -> int:

@@ -18,12 +18,14 @@ MISSING = {  # by backend and function: why it is absent
     ("numpy", "quadratic_full"): "the reference calls the problem's own gradient",
     ("numpy", "softmax_gradient"): "the reference calls the problem's own gradient",
     ("numpy", "online_times"): "the rules of availability in Python are its reference",
+    ("numpy", "drop_phases"): "the rule of dropouts in Python is its reference",
+    ("numpy", "slowdowns"): "the rule of slow-downs in Python is its reference",
 }
 EXTRA = {
     ("numpy", "exp"): "problems call it; compiled kernels have it inline",
     ("cuda", "require_device"): "only this backend may be absent",
 }
-CLOCK = {"online_times"}  # in kernels.clock, which all backends share
+CLOCK = {"drop_phases", "online_times", "slowdowns"}  # in kernels.clock, which all backends share
 ONE_ROW = {"quantise"}  # codecs call it from the file; it is in no backend's `__all__`
 
 

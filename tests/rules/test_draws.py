@@ -7,6 +7,7 @@ import pytest
 
 import fedsim as fs
 from fedsim import rng
+from fedsim.kernels import cpu
 from fedsim.kernels.reference import exp as exp_reference
 from fedsim.rng.elementary import log64
 from fedsim.rules import availability, draws
@@ -47,17 +48,31 @@ def test_the_elementary_functions_have_the_bits_of_the_reference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("law", "codes"),
+    ("law", "formula"),
     [
-        (fs.devices.lognormal_slowdown(0.7), (draws.LOGNORMAL, 0.7, 0.0)),
-        (fs.devices.pareto_slowdown(1.6), (draws.PARETO, 1.6, 0.0)),
-        (fs.devices.bimodal_slowdown(0.3, slow_factor=5.0), (draws.BIMODAL, 0.3, 5.0)),
+        (fs.devices.lognormal_slowdown(0.7), lambda rng: exp_reference(0.7 * rng.normal())),
+        (fs.devices.pareto_slowdown(1.6), lambda rng: exp_reference(-log64(rng.uniform()) / 1.6)),
+        (fs.devices.bimodal_slowdown(0.3, slow_factor=5.0), lambda rng: np.where(rng.uniform() < 0.3, 5.0, 1.0)),
     ],
 )
-def test_slowdowns_have_the_bits_of_the_devices(law, codes) -> None:
-    for client in range(200):
-        reference, ours = keys(5, rng.Stream.COMPUTE, 1, client, 4, 0)
-        assert draws.slowdown(*codes, ours) == law.factor(rng.Draws(reference))[0]
+@pytest.mark.parametrize("source", [None, cpu], ids=["plain", "compiled"])
+def test_slowdowns_of_many_visits_have_the_bits_of_numpy(law, formula, source) -> None:
+    key = rng.keys(5, rng.Stream.COMPUTE, client=np.arange(200), round=4)
+    assert law.factor(rng.Draws(key, source=source)).tobytes() == formula(rng.Draws(key)).tobytes()
+
+
+@pytest.mark.parametrize("dropout", [0.3, {"before": 0.1, "compute": 0.2, "upload": np.linspace(0.0, 0.7, 200)}])
+def test_phases_of_many_dropouts_are_those_of_one(dropout) -> None:
+    devices, clients = fs.devices.constant(1.0, dropout=dropout), np.arange(200)
+    key = rng.keys(5, rng.Stream.DROPOUT, client=clients)
+    plain, compiled = (devices.drop(clients, np.zeros(200), rng.Draws(key, source=source)) for source in (None, cpu))
+    shares = dropout if isinstance(dropout, dict) else {"compute": dropout}
+    upto = np.cumsum([np.broadcast_to(shares.get(name, 0.0), 200) for name in ("before", "compute", "upload")], axis=0)
+    expected = (np.argmax(rng.Draws(key).uniform() < upto, axis=0) + 1) * (rng.Draws(key).uniform() < upto[2])
+    assert set(expected.tolist()) >= ({0, 1, 2, 3} if isinstance(dropout, dict) else {0, 2})
+    for phase, fraction in (plain, compiled):
+        assert phase.tolist() == expected.tolist()
+        assert fraction.tobytes() == plain[1].tobytes()
 
 
 PERIODIC = fs.devices.intervals(

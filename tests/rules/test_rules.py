@@ -45,6 +45,15 @@ CLOSINGS = [
     Closing(1, inf),
     Closing(2, inf),
 ]
+DROPOUTS = [
+    visits.Dropout(),
+    visits.Dropout(0.1, 0.2, 0.3),
+    visits.Dropout(0.0, 1.0, 0.0),
+    visits.Dropout(nan, inf, -0.0),
+]
+DRAWS = [
+    visits.Drawn(seconds, drop, fraction, 5) for seconds in FLOATS for drop in range(4) for fraction in (0.0, 0.3, 1.0)
+]
 BY_NAME = {  # what a parameter may be; all others are any float or integer by their annotation
     "kind": (0, 1, 2, 8), "tie": (0, 1, 2**30 - 1), "number": (0, 5, 2**28 - 1), "loss_factor": (1.0, 1.25, 3.0),
     "bandwidth_bps": (1e-3, 3.0, 1e6, inf), "bits": (0, 1, 999, 2**53 + 1, 2**62), "key": KEYS, "law": LAWS,
@@ -53,10 +62,10 @@ BY_NAME = {  # what a parameter may be; all others are any float or integer by t
     "seed_low": WORDS, "seed_high": WORDS, "lane": (0, 1, 2, 3, 9), "below": (1, 2, 3, 1000, 2**31 - 1), "u": UNITS,
     "on_s": POSITIVE, "off_s": POSITIVE, "cell_s": POSITIVE, "length_s": POSITIVE, "period_s": (*POSITIVE, inf),
     "cell": (0.0, 1.0, 77.0, 2.0**40), "turn": (0, 1), "every": (0, 1, 2, 5), "fraction": (0.0, 0.3, 0.5, 1.0), "phase": (0.0, 0.4, nan),
-    "drop": (0, 1, 2, 3), "uploading": (False, True), "at": (0, 1, 2), "start": (0.0, 0.25, 1.0), "k": (0.0, 1.0, -1.0, 2.0**52),
+    "dropout": DROPOUTS, "drawn": DRAWS, "uploading": (False, True), "at": (0, 1, 2), "start": (0.0, 0.25, 1.0), "k": (0.0, 1.0, -1.0, 2.0**52),
 }  # fmt: skip
 BY_RULE = {  # where a name means something narrower
-    ("log", "x"): UNITS, ("slowdown", "a"): (0.1, 0.5, 2.0), ("slowdown", "law"): (0, 1, 2, 3), ("philox", "k0"): WORDS,
+    ("log", "x"): UNITS, ("slowdown", "a"): (0.1, 0.5, 2.0), ("slowdown", "drawn"): UNITS, ("slowdown", "law"): (0, 1, 2, 3), ("philox", "k0"): WORDS,
     ("philox", "k1"): WORDS, **{("philox", f"c{i}"): WORDS for i in range(4)},
     ("markov_is_online", "now_s"): TIMES[:13], ("last_call_s", "now_s"): TIMES[:13], ("next_call_s", "now_s"): TIMES[:13],
     ("tie_of", "u"): UNITS, ("rank", "kind"): tuple(range(1, 9)), ("diurnal_end_s", "phase"): (0.0, 0.4),
@@ -112,8 +121,8 @@ def test_a_first_instant_sends_nothing_and_a_rounding_error_costs_no_bit() -> No
 
 
 def test_the_phase_of_a_dropout_follows_the_probabilities_in_order() -> None:
-    shares = (0.1, 0.2, 0.3)
-    phases = [visits.drop_phase(u, *shares) for u in (0.05, 0.1, 0.29, 0.31, 0.59, 0.61)]
+    dropout = visits.Dropout(0.1, 0.2, 0.3)
+    phases = [visits.drop_phase(u, dropout) for u in (0.05, 0.1, 0.29, 0.31, 0.59, 0.61)]
     assert phases == [
         visits.BEFORE,
         visits.IN_COMPUTE,

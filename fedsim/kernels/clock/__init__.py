@@ -5,7 +5,7 @@
     state            records and tables; no Numba
     heap             events by (time, rank), a sort
     selection        a site's cohort; which clients are online
-    availability     when many clients are online, for the SimPy clock
+    devices          when many clients are online, slow-downs of many visits, for the SimPy clock
     visits           draws of a visit; visits on private links
     messages         visits on shared links, models between edges and the cloud, unselected broadcasts
     flows            flows on shared links; flow_groups: those that have one rate; maxmin: their rates

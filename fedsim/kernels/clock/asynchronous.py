@@ -18,7 +18,7 @@ from fedsim.kernels.clock.messages import send_unselected
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.selection import SELECT, is_online, online_s
 from fedsim.kernels.clock.state import TOO_LATE
-from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
+from fedsim.kernels.clock.visits import end_visit, list_visit, reply_bits, start_visit
 from fedsim.rules import closing, draws
 
 
@@ -55,7 +55,7 @@ def visit_ended(w, s, out, slot, kind):
     """List a visit, aggregate if its reply fills the buffer, and leave its place to a client."""
     replica, server, v, arrived = s.replica[0], s.server[0], s.visits[slot], kind == closing.ARRIVAL
     end_visit(w, s, slot, kind)
-    list_visit(out, v, s.flights[slot])
+    list_ended(out, v, s.flights[slot])
     leave_flight(s, slot)
     server.opened_s = v.started_s if v.started_s < server.opened_s else server.opened_s
     server.arrived += arrived
@@ -93,14 +93,10 @@ def aggregate(s, out):
 
 
 @inner
-def list_visit(out, v, flight):
-    counts, ended = out.counts[0], out.visits
-    at = counts.visits
+def list_ended(out, v, flight):
+    counts, at = out.counts[0], out.counts[0].visits
     counts.visits += 1
-    ended.client[at], ended.multiplicity[at], ended.outcome[at] = v.client, v.multiplicity, v.outcome
-    ended.started_s[at], ended.downloaded_s[at] = v.started_s, v.downloaded_s
-    ended.computed_s[at], ended.ended_s[at] = v.computed_s, v.ended_s
-    ended.down_bits[at], ended.up_bits[at] = v.down_bits, v.up_bits
+    list_visit(out.visits, at, v)
     out.version[at], out.visit[at] = flight.version, flight.visit
 
 

@@ -18,10 +18,10 @@ from fedsim.kernels.clock.messages import is_shared
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.selection import offline_s, online_s
 from fedsim.kernels.clock.state import TOO_FAR_APART, TOO_LATE
-from fedsim.kernels.clock.visits import NO_FLOW, compute_s, dropout, reply_bits, tie_of
+from fedsim.kernels.clock.visits import NO_FLOW, draw_visit, reply_bits, tie_of
 from fedsim.rules import closing, visits
 from fedsim.rules.closing import RUNNING
-from fedsim.rules.visits import ARRIVED, BEFORE, DROPPED, IN_COMPUTE, IN_UPLOAD, LATE, NO_DROP
+from fedsim.rules.visits import ARRIVED, DROPPED, IN_UPLOAD, LATE, NO_DROP
 
 UNUSED = -2  # instead of a message's bits: not asked for by the round's mixing
 
@@ -57,12 +57,9 @@ def start_round(w, s, i, round):
     row = s.site_rows[round - replica.first_round, i]
     site.open, site.computing, site.jumps, site.opened_s, site.answer_s = 1, 1, 0, now_s, inf
     row.opened_s, row.computed_s = now_s, nan
-    site.tie = tie_of(w, replica.id, i, round, 0)
-    seconds = compute_s(w, w.client[i], replica.id, i, round, 0)
-    site.drop, site.fraction = dropout(w, replica.id, i, round, 0)
-    ends_s = now_s if site.drop == BEFORE else visits.compute_ends_s(now_s, seconds, site.drop, site.fraction)
-    kind = closing.BREAK if site.drop == BEFORE or site.drop == IN_COMPUTE else closing.PROGRESS
-    push(s, ends_s, closing.rank(kind, site.tie, i), -1 - i, round)
+    draw_visit(w, w.client[i], replica.id, i, round, 0, site)
+    kind = closing.PROGRESS if visits.uploads(site) else closing.BREAK
+    push(s, visits.compute_ends_s(now_s, site), closing.rank(kind, site.tie, i), -1 - i, round)
     until_s = offline_s(w, replica.id, i, now_s)
     if until_s != until_s:
         replica.status = TOO_LATE
@@ -158,7 +155,7 @@ def send(w, s, i, m, round):
     replica.in_flight += 1
     v, row = s.messages[at], s.message_rows[round - replica.first_round, m]
     v.message, v.stamp, v.round, v.flow, v.sending_s = m, replica.sent, round, NO_FLOW, replica.now_s
-    v.bits = visits.reply_bits(reply_bits(w, round), site.drop, site.fraction)
+    v.bits = visits.reply_bits(reply_bits(w, round), site)
     v.arrives = site.drop != IN_UPLOAD
     v.tie = tie_of(w, replica.id, i, round, 1 + route.receiver)
     row.bits, row.outcome, row.arrived_s = v.bits, LATE if v.arrives else DROPPED, nan

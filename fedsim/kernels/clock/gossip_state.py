@@ -13,12 +13,13 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.kernels.clock.state import REPLICA, AlwaysOnline, Links, PrivateLinks, record
 from fedsim.rules.closing import Closing
+from fedsim.rules.visits import DRAWN
 
 ROUTE = record("sender receiver order route", "latency_s loss_factor bandwidth_bps")  # of a message of the graph
 # Its own fields first: a record that begins as another one is a subtype of it for Numba, which warns.
 GOSSIP_REPLICA = np.dtype(record("first_round newest sent in_flight slot_free slot_top").descr + REPLICA.descr)
-GOSSIP_SITE = record(
-    "ended open computing drop deadline jumps tie sending", "opened_s answer_s offline_s fraction"
+GOSSIP_SITE = np.dtype(
+    record("ended open computing deadline jumps sending", "opened_s answer_s offline_s").descr + DRAWN.descr
 )  # sending: the latest of its messages in flight; a list
 IN_FLIGHT = record("message stamp round flow bits tie arrives previous following", "sending_s")
 SITE_ROW = record("expected outstanding arrived outcome aggregated", "opened_s computed_s worked_until_s ended_s")

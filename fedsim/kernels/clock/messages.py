@@ -64,20 +64,21 @@ def start_next_phase(w, s, slot):
     """Compute after the download, upload after that."""
     v, now_s = s.visits[slot], s.replica[0].now_s
     if v.phase == DOWNLOAD:
-        v.phase, v.down_bits, v.downloaded_s = COMPUTE, w.broadcast_bits, now_s
-        ends_s = visits.compute_ends_s(now_s, v.compute_s, v.drop, v.fraction)
+        v.phase, v.downloaded_s = COMPUTE, now_s
+        v.down_bits += w.broadcast_bits
+        ends_s = visits.compute_ends_s(now_s, v)
         schedule(s, slot, ends_s, closing.BREAK if v.drop == IN_COMPUTE else closing.PROGRESS)
     else:
         v.phase, v.computed_s = UPLOAD, now_s
-        send(w, s, slot, visits.reply_bits(v.bits, v.drop, v.fraction))
+        send(w, s, slot, visits.reply_bits(v.bits, v))
 
 
 def account_shared(w, s, slot, complete):
     v, client = s.visits[slot], s.clients[slot]
     if v.phase == UPLOAD:
-        v.up_bits = v.bits if complete else bits_until_now(s, slot, v.bits, client.up_loss_factor)
+        v.up_bits += v.bits if complete else bits_until_now(s, slot, v.bits, client.up_loss_factor)
     elif v.phase == DOWNLOAD:
-        v.down_bits = bits_until_now(s, slot, w.broadcast_bits, client.down_loss_factor)
+        v.down_bits += bits_until_now(s, slot, w.broadcast_bits, client.down_loss_factor)
     return v.phase == UPLOAD
 
 

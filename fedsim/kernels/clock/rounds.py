@@ -10,7 +10,7 @@ from fedsim.kernels.clock.heap import push
 from fedsim.kernels.clock.messages import send_model, send_unselected
 from fedsim.kernels.clock.selection import enough_online_s, is_online, select
 from fedsim.kernels.clock.state import OVER, TOO_FAR_APART, TOO_LATE
-from fedsim.kernels.clock.visits import end_visit, reply_bits, start_visit
+from fedsim.kernels.clock.visits import end_visit, list_visit, reply_bits, start_visit
 from fedsim.rules import closing
 from fedsim.rules.closing import RUNNING
 
@@ -107,12 +107,12 @@ def close_round(w, s, out, k):
             if s.visits[slot].phase != OVER:
                 end_visit(w, s, slot, closing.DEADLINE)
         site.outstanding = 0
-    site.open, site.closed_s, site.at_cloud_s = 0, replica.now_s, nan
+    site.open, site.times.closed_s, site.times.at_cloud_s = 0, replica.now_s, nan
     if closing.merge_due(site.round, w.every):
         send_model(w, s, k)
     else:
         aggregate(w, s, out, k)
-        site.from_cloud_s = nan
+        site.times.from_cloud_s = nan
         push(s, replica.now_s, closing.rank(closing.OPENING, 0, k), k, 0)
 
 
@@ -121,10 +121,10 @@ def model_arrived(w, s, out, k):
     """Count an edge's model at the cloud, which sends its own to all edges after the last one; or open the round."""
     replica, site = s.replica[0], s.sites[k]
     if site.at_cloud:
-        site.at_cloud, site.from_cloud_s = 0, replica.now_s
+        site.at_cloud, site.times.from_cloud_s = 0, replica.now_s
         push(s, replica.now_s, closing.rank(closing.OPENING, 0, k), k, 0)
         return
-    site.at_cloud_s = replica.now_s
+    site.times.at_cloud_s = replica.now_s
     replica.at_cloud += 1
     if replica.at_cloud == len(s.sites):
         replica.at_cloud = 0
@@ -138,19 +138,14 @@ def model_arrived(w, s, out, k):
 @called
 def aggregate(w, s, out, k):
     """List site k's round and its visits; the replica has closed a round when all its sites have."""
-    replica, site, counts, ended = s.replica[0], s.sites[k], out.counts[0], out.visits
+    replica, site, counts = s.replica[0], s.sites[k], out.counts[0]
     segment = out.segments[counts.segments]
     counts.segments += 1
     segment.position, segment.round, segment.site = replica.position, site.round, k
     segment.begin, segment.visits, segment.unselected = counts.visits, site.selected, site.unselected
-    segment.opened_s, segment.closed_s, segment.aggregated_s = site.opened_s, site.closed_s, replica.now_s
-    segment.at_cloud_s, segment.from_cloud_s = site.at_cloud_s, site.from_cloud_s
+    segment.opened_s, segment.aggregated_s, segment.times = site.opened_s, replica.now_s, site.times
     for j in range(site.selected):
-        v, at = s.visits[w.slots[k] + j], counts.visits + j
-        ended.client[at], ended.multiplicity[at], ended.outcome[at] = v.client, v.multiplicity, v.outcome
-        ended.started_s[at], ended.downloaded_s[at] = v.started_s, v.downloaded_s
-        ended.computed_s[at], ended.ended_s[at] = v.computed_s, v.ended_s
-        ended.down_bits[at], ended.up_bits[at] = v.down_bits, v.up_bits
+        list_visit(out.visits, counts.visits + j, s.visits[w.slots[k] + j])
     counts.visits += site.selected
     site.closed = site.round
     replica.lagging -= site.round == replica.closed_rounds + 1

@@ -12,7 +12,6 @@ from fedsim.kernels.clock.heap import sift, sort
 from fedsim.kernels.intrinsics import types
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws
-from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.selection import ALL, BERNOULLI, BY_WEIGHT
 
 SELECT, AVAILABILITY = int(Stream.SELECT), int(Stream.AVAILABILITY)
@@ -35,19 +34,14 @@ def key_of(seed_low, seed_high, replica, c):
     return draws.key_of(seed_low, seed_high, AVAILABILITY, replica, c, 0, 0)
 
 
-@inner
-def law_of(row):
-    return OnlineLaw(row.code, row.a, row.b, row.period_s, row.begin, row.end)
+@called
+def online_from_s(now_s, law, seed_low, seed_high, replica, c, starts_s, ends_s):
+    return availability.online_s(now_s, law, key_of(seed_low, seed_high, replica, c), starts_s, ends_s)
 
 
 @called
-def online_from_s(now_s, row, seed_low, seed_high, replica, c, starts_s, ends_s):
-    return availability.online_s(now_s, law_of(row), key_of(seed_low, seed_high, replica, c), starts_s, ends_s)
-
-
-@called
-def offline_from_s(now_s, row, seed_low, seed_high, replica, c, starts_s, ends_s):
-    return availability.offline_s(now_s, law_of(row), key_of(seed_low, seed_high, replica, c), starts_s, ends_s)
+def offline_from_s(now_s, law, seed_low, seed_high, replica, c, starts_s, ends_s):
+    return availability.offline_s(now_s, law, key_of(seed_low, seed_high, replica, c), starts_s, ends_s)
 
 
 def online_by_law_s(w, replica, c, now_s):

@@ -6,12 +6,14 @@ a row per (replica, client): the records of a cohort's clients are copied into i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 
 from fedsim.arrays import Array
+from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.closing import Closing
+from fedsim.rules.visits import DRAWN
 
 DONE, NEEDS_GROWTH, NEVER_CLOSES, TOO_LATE, TOO_FAR_APART, NEEDS_LOOP = 0, 1, 2, 3, 4, 5  # why a kernel returned
 OVER, DOWNLOAD, COMPUTE, UPLOAD = 0, 1, 2, 3  # phases of a visit; UPLOAD on private links stands for all three
@@ -24,24 +26,30 @@ def record(ints: str, floats: str = "") -> np.dtype[np.void]:
 
 # What every visit reads of its client, one cache line.
 CLIENT = record("", "down_bps up_bps down_latency_s up_latency_s down_loss_factor up_loss_factor work_s wake_s")
-LAW = record("code begin end", "a b period_s")  # rules.availability.OnlineLaw
+LAW = np.dtype(list(get_type_hints(OnlineLaw).items()))
 EVENT = record("rank at stamp", "time_s")  # at: a visit's slot, a site, a group of flows; stamp: which one it was
 REPLICA = record(
     "id position closed_rounds lagging at_cloud events visits stop_round stopped_by status opening "
     "sharing flows flow_top flow_free starting changed moved groups hops privates serial",  # of shared links
     "now_s",
 )
-SITE = record(
-    "round closed open selected arrived outstanding deadline jumps unselected at_cloud",
-    "opened_s answer_s closed_s at_cloud_s from_cloud_s",
+CLOUD_TIMES = record("", "closed_s at_cloud_s from_cloud_s")  # engine.rounds.CloudTimes, of one round of an edge
+SITE = np.dtype([
+    *record("round closed open selected arrived outstanding deadline jumps unselected at_cloud").descr,
+    *record("", "opened_s answer_s").descr,
+    ("times", CLOUD_TIMES),
+])  # fmt: skip
+VISIT = np.dtype(
+    record(
+        "client stamp site multiplicity phase outcome flow bits down_bits up_bits",
+        "started_s downloaded_s computed_s ended_s sending_s ends_s",
+    ).descr
+    + DRAWN.descr
 )
-VISIT = record(
-    "client stamp site multiplicity tie drop phase outcome flow bits down_bits up_bits",
-    "started_s downloaded_s computed_s ended_s compute_s fraction sending_s ends_s",
-)
-SEGMENT = record(  # one round of a site; its visits are listed from `begin` on
-    "position round site begin visits unselected", "opened_s closed_s at_cloud_s from_cloud_s aggregated_s"
-)
+SEGMENT = np.dtype([  # one round of a site; its visits are listed from `begin` on
+    *record("position round site begin visits unselected", "opened_s aggregated_s").descr,
+    ("times", CLOUD_TIMES),
+])  # fmt: skip
 COUNTS = record("visits segments")  # listed
 
 # Shared links. SimPy's flows (`network.route_bundles`) have the first two records, and the same rates (`maxmin`).
@@ -105,7 +113,7 @@ class Tables(NamedTuple):
     law: Array | AlwaysOnline  # (clients,) LAW
     starts_s: Array  # recorded intervals
     ends_s: Array
-    dropout: Array  # (clients, 3) probabilities: before, in compute, in the upload
+    dropout: Array  # (clients,) DROPOUT
     members: Array  # (clients,) ordered by site, then client
     offsets: Array  # (sites + 1,) a site's clients are members[offsets[site] : offsets[site + 1]]
     slots: Array  # (sites + 1,) likewise for its visits in flight
@@ -249,13 +257,10 @@ class Openings(NamedTuple):
 
 
 class CohortScratch(NamedTuple):
-    """What is drawn for the visits of a cohort."""
+    """The visits of a cohort."""
 
     client: Array  # CLIENT
-    compute_s: Array
-    drop: Array  # int64
-    fraction: Array
-    tie: Array  # int64
+    drawn: Array  # DRAWN
     events: Array  # EVENT: the visits' ends
     bits: Array  # int64: of the replies of all visits of one round, where they depend on values; else empty
 
@@ -266,7 +271,4 @@ class GivenCohorts(NamedTuple):
     offsets: Array
     chosen: Array
     multiplicity: Array
-    compute_s: Array
-    drop: Array
-    fraction: Array
-    tie: Array
+    drawn: Array  # DRAWN

@@ -12,7 +12,7 @@ from fedsim.kernels.clock.decorators import called, inner, unit
 from fedsim.kernels.clock.heap import sink
 from fedsim.kernels.clock.selection import select
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEEDS_LOOP, NEVER_CLOSES
-from fedsim.kernels.clock.visits import compute_s, dropout, private_bits, private_ends_s, reply_bits, tie_of
+from fedsim.kernels.clock.visits import compute_s, draw_outcome, private_bits, private_ends_s, reply_bits
 from fedsim.rules import closing, visits
 from fedsim.rules.closing import ARRIVAL, BREAK, WHEN_ALL_ENDED
 from fedsim.rules.visits import ARRIVED, DROPPED, NO_DROP, NONE
@@ -29,18 +29,18 @@ def uncontended_rounds(w, state, scratch, cohort, out, active, until):
             round = state.closed_rounds[r] + 1
             merges, last_s, never = closing.merge_due(round, w.every), -inf, False
             for k in range(sites):
-                segment = out.segments[out.counts[0].segments + k]
+                segment, route = out.segments[out.counts[0].segments + k], w.cloud[k]
+                times = segment.times
                 one_round(w, scratch, cohort, out, segment, state.ids[r], k, round, state.sites[r, k].opens_s)
-                never = never or segment.closed_s == inf
+                never = never or times.closed_s == inf
                 segment.position, segment.round, segment.site = r, round, k
-                segment.from_cloud_s, segment.at_cloud_s = state.sites[r, k].from_cloud_s, nan
-                segment.aggregated_s, state.sites[r, k].from_cloud_s = segment.closed_s, nan
-                state.sites[r, k].opens_s = segment.closed_s
+                times.from_cloud_s, times.at_cloud_s = state.sites[r, k].from_cloud_s, nan
+                segment.aggregated_s, state.sites[r, k].from_cloud_s = times.closed_s, nan
+                state.sites[r, k].opens_s = times.closed_s
                 if merges:
-                    route = w.cloud[k]
-                    sent_s = segment.closed_s + visits.transfer_s(w.to_cloud_bits, route.up_loss_factor, route.up_bps)
-                    segment.at_cloud_s = visits.arrival_s(sent_s, route.up_latency_s)
-                    last_s = segment.at_cloud_s if segment.at_cloud_s > last_s else last_s
+                    sent_s = times.closed_s + visits.transfer_s(w.to_cloud_bits, route.up_loss_factor, route.up_bps)
+                    times.at_cloud_s = visits.arrival_s(sent_s, route.up_latency_s)
+                    last_s = times.at_cloud_s if times.at_cloud_s > last_s else last_s
             if never or last_s == inf:
                 if w.limit_s == inf:
                     return NEVER_CLOSES
@@ -88,18 +88,16 @@ def given_round(w, state, given, cohort, out, active):
         r, first = active[i], given.offsets[i]
         m, round = given.offsets[i + 1] - first, state.closed_rounds[r] + 1
         for j in range(m):
-            cohort.client[j], cohort.compute_s[j] = w.client[given.chosen[first + j]], given.compute_s[first + j]
-            cohort.drop[j], cohort.fraction[j] = given.drop[first + j], given.fraction[first + j]
-            cohort.tie[j] = given.tie[first + j]
+            cohort.client[j], cohort.drawn[j] = w.client[given.chosen[first + j]], given.drawn[first + j]
         segment = out.segments[out.counts[0].segments]
         close(w, given, first, cohort, out, segment, m, 0, round, state.sites[r, 0].opens_s)
-        if segment.closed_s == inf:
+        if segment.times.closed_s == inf:
             if w.limit_s == inf:
                 return NEVER_CLOSES
             continue
         segment.position, segment.round, segment.site = r, round, 0
-        segment.from_cloud_s = segment.at_cloud_s = nan
-        segment.aggregated_s = state.sites[r, 0].opens_s = segment.closed_s
+        segment.times.from_cloud_s = segment.times.at_cloud_s = nan
+        segment.aggregated_s = state.sites[r, 0].opens_s = segment.times.closed_s
         out.counts[0].segments += 1
         state.closed_rounds[r] = round
     return DONE
@@ -111,12 +109,11 @@ def one_round(w, scratch, cohort, out, segment, replica, k, round, opened_s):
     m = select(w, scratch, replica, k, round, opened_s)
     for j in range(m):  # loads that do not depend on each other: cache misses overlap
         cohort.client[j] = w.client[scratch.chosen[j]]
+    ordered = w.closing.code != WHEN_ALL_ENDED
+    for j in range(m):  # a loop by itself, which the compiler vectorises
+        cohort.drawn[j].compute_s = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round, 0)
     for j in range(m):
-        cohort.compute_s[j] = compute_s(w, cohort.client[j], replica, scratch.chosen[j], round, 0)
-    if w.drops or w.closing.code != WHEN_ALL_ENDED:
-        for j in range(m):
-            cohort.drop[j], cohort.fraction[j] = dropout(w, replica, scratch.chosen[j], round, 0)
-            cohort.tie[j] = 0 if w.closing.code == WHEN_ALL_ENDED else tie_of(w, replica, scratch.chosen[j], round, 0)
+        draw_outcome(w, replica, scratch.chosen[j], round, 0, ordered, cohort.drawn[j])
     close(w, scratch, 0, cohort, out, segment, m, k, round, opened_s)
 
 
@@ -131,9 +128,9 @@ def close(w, drawn, first, cohort, out, segment, m, k, round, opened_s):
         ended.client[begin + j] = drawn.chosen[first + j]
         ended.multiplicity[begin + j], ended.started_s[begin + j] = drawn.multiplicity[first + j], opened_s
     if w.closing.code == WHEN_ALL_ENDED and not w.drops:
-        segment.closed_s = wait_for_all(w, cohort, ended, begin, m, opened_s, round)
+        segment.times.closed_s = wait_for_all(w, cohort, ended, begin, m, opened_s, round)
     else:
-        segment.closed_s = close_early(w, cohort, ended, begin, m, opened_s, round)
+        segment.times.closed_s = close_early(w, cohort, ended, begin, m, opened_s, round)
 
 
 @inner
@@ -147,9 +144,7 @@ def wait_for_all(w, cohort, ended, begin, m, opened_s, round):
     """List visits that all arrive; return when the last one does."""
     for j in range(m):
         bits = message_bits(w, cohort, begin + j, round)
-        downloaded_s, computed_s, end_s = private_ends_s(
-            w, cohort.client[j], opened_s, cohort.compute_s[j], NO_DROP, 0.0, bits
-        )
+        downloaded_s, computed_s, end_s = private_ends_s(w, cohort.client[j], cohort.drawn[j], opened_s, bits)
         ended.downloaded_s[begin + j], ended.computed_s[begin + j] = downloaded_s, computed_s
         ended.ended_s[begin + j], ended.outcome[begin + j] = end_s, ARRIVED
         ended.down_bits[begin + j], ended.up_bits[begin + j] = w.broadcast_bits, bits
@@ -163,22 +158,21 @@ def wait_for_all(w, cohort, ended, begin, m, opened_s, round):
 def close_early(w, cohort, ended, begin, m, opened_s, round):
     """List visits that may drop out, or that their server may cut; return when the round closes."""
     for j in range(m):
-        c, event, full_bits = ended.client[begin + j], cohort.events[j], message_bits(w, cohort, begin + j, round)
+        drawn, event, full_bits = cohort.drawn[j], cohort.events[j], message_bits(w, cohort, begin + j, round)
         ended.downloaded_s[begin + j], ended.computed_s[begin + j], event.time_s = private_ends_s(
-            w, cohort.client[j], opened_s, cohort.compute_s[j], cohort.drop[j], cohort.fraction[j], full_bits
+            w, cohort.client[j], drawn, opened_s, full_bits
         )
-        event.rank = closing.rank(ARRIVAL if cohort.drop[j] == NO_DROP else BREAK, cohort.tie[j], c)
+        event.rank = closing.rank(ARRIVAL if drawn.drop == NO_DROP else BREAK, drawn.tie, ended.client[begin + j])
         event.at, ended.ended_s[begin + j], ended.outcome[begin + j] = j, event.time_s, NONE
     closed_s = close_by_rule(w, cohort.events, ended, begin, m, opened_s)
     for j in range(m):
-        at, full_bits = begin + j, message_bits(w, cohort, begin + j, round)
-        bits = visits.reply_bits(full_bits, cohort.drop[j], cohort.fraction[j])
+        at, drawn = begin + j, cohort.drawn[j]
+        bits = visits.reply_bits(message_bits(w, cohort, at, round), drawn)
         complete = ended.outcome[at] != NONE
         now_s = ended.ended_s[at] if complete else closed_s
         ended.down_bits[at], ended.up_bits[at] = private_bits(
-            w, cohort.client[j], now_s, opened_s, ended.downloaded_s[at], ended.computed_s[at], cohort.drop[j], bits,
-            complete,
-        )  # fmt: skip
+            w, cohort.client[j], drawn, now_s, opened_s, ended.downloaded_s[at], ended.computed_s[at], bits, complete
+        )
         if not complete:
             ended.outcome[at], ended.ended_s[at] = visits.cut_outcome(ended.computed_s[at] <= now_s), now_s
         if not ended.downloaded_s[at] <= now_s:

@@ -35,17 +35,28 @@ def compute_s(w, client, replica, c, round, visit):
     if w.slowdown == draws.NO_SLOWDOWN:
         return client.work_s + client.wake_s
     key = draws.key_of(w.seed_low, w.seed_high, COMPUTING, replica, c, round - 1, visit)
-    return client.work_s * draws.slowdown(w.slowdown, w.slowdown_a, w.slowdown_b, key) + client.wake_s
+    drawn = draws.normal(key) if w.slowdown == draws.LOGNORMAL else draws.uniform(key, 0)
+    return client.work_s * draws.slowdown(w.slowdown, w.slowdown_a, w.slowdown_b, drawn) + client.wake_s
 
 
 @inner
-def dropout(w, replica, c, round, visit):
-    """Return the phase in which a visit drops out, and how far into it."""
-    if not w.drops:
-        return NO_DROP, 0.0
-    u = uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 0)
-    phase = visits.drop_phase(u, w.dropout[c, 0], w.dropout[c, 1], w.dropout[c, 2])
-    return phase, uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 1) if phase != NO_DROP else 0.0
+def draw_outcome(w, replica, c, round, visit, ordered, out):
+    """Draw all but the compute time of a visit into a record; `ordered`: the order of events of one instant matters."""
+    out.tie = tie_of(w, replica, c, round, visit) if ordered else 0
+    out.drop, out.fraction = NO_DROP, 0.0
+    if w.drops:
+        out.drop = visits.drop_phase(
+            uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 0), w.dropout[c]
+        )
+        if out.drop != NO_DROP:
+            out.fraction = uniform(w.seed_low, w.seed_high, DROPOUT, replica, c, round, visit, 1)
+
+
+@inner
+def draw_visit(w, client, replica, c, round, visit, out):
+    """Draw a visit into a record with the fields of `DRAWN`."""
+    out.compute_s = compute_s(w, client, replica, c, round, visit)
+    draw_outcome(w, replica, c, round, visit, True, out)
 
 
 @inner
@@ -61,9 +72,7 @@ def start_visit(w, s, slot, c, multiplicity, site, round, visit, bits):
     v.client, v.stamp, v.site, v.multiplicity, v.outcome = c, replica.visits, site, multiplicity, visits.NONE
     v.started_s, v.downloaded_s, v.computed_s, v.ends_s = replica.now_s, nan, nan, inf
     v.flow, v.bits, v.down_bits, v.up_bits = NO_FLOW, bits, 0, 0
-    v.tie = tie_of(w, replica.id, c, round, visit)
-    v.compute_s = compute_s(w, client, replica.id, c, round, visit)
-    v.drop, v.fraction = dropout(w, replica.id, c, round, visit)
+    draw_visit(w, client, replica.id, c, round, visit, v)
     until_s = offline_s(w, replica.id, c, replica.now_s)
     if until_s != until_s:
         replica.status = TOO_LATE
@@ -93,6 +102,15 @@ def end_visit(w, s, slot, kind):
     v.phase, v.ended_s = OVER, now_s
 
 
+@inner
+def list_visit(ended, at, v):
+    """List a visit that has ended."""
+    ended.client[at], ended.multiplicity[at], ended.outcome[at] = v.client, v.multiplicity, v.outcome
+    ended.started_s[at], ended.downloaded_s[at] = v.started_s, v.downloaded_s
+    ended.computed_s[at], ended.ended_s[at] = v.computed_s, v.ended_s
+    ended.down_bits[at], ended.up_bits[at] = v.down_bits, v.up_bits
+
+
 def begin(w, s, slot):
     """Start a visit: on private links its end becomes known, on shared links its download begins."""
     raise NotImplementedError
@@ -107,25 +125,24 @@ def account(w, s, slot, complete):
 
 
 @inner
-def private_ends_s(w, client, start_s, compute_s, drop, fraction, bits):
+def private_ends_s(w, client, drawn, start_s, bits):
     """Return when a visit's download, compute time and upload end; inf: never, because it drops out before."""
-    if drop == BEFORE:
+    if drawn.drop == BEFORE:
         return inf, inf, start_s
     sent_s = start_s + visits.transfer_s(w.broadcast_bits, client.down_loss_factor, client.down_bps)
     downloaded_s = visits.arrival_s(sent_s, client.down_latency_s)
-    computed_s = visits.compute_ends_s(downloaded_s, compute_s, drop, fraction)
-    if drop == IN_COMPUTE:
+    computed_s = visits.compute_ends_s(downloaded_s, drawn)
+    if drawn.drop == IN_COMPUTE:
         return downloaded_s, inf, computed_s
-    sent_s = computed_s + visits.transfer_s(
-        visits.reply_bits(bits, drop, fraction), client.up_loss_factor, client.up_bps
-    )
+    bits = visits.reply_bits(bits, drawn)
+    sent_s = computed_s + visits.transfer_s(bits, client.up_loss_factor, client.up_bps)
     return downloaded_s, computed_s, visits.arrival_s(sent_s, client.up_latency_s)
 
 
 @inner
-def private_bits(w, client, now_s, start_s, downloaded_s, computed_s, drop, bits, complete):
+def private_bits(w, client, drawn, now_s, start_s, downloaded_s, computed_s, bits, complete):
     """Return the bits down and up that had left their senders when a visit ended; `bits`: of its upload."""
-    if drop == BEFORE:
+    if drawn.drop == BEFORE:
         return 0, 0
     if now_s < downloaded_s:
         down = visits.bits_sent(now_s - start_s, w.broadcast_bits, client.down_loss_factor, client.down_bps)
@@ -140,16 +157,14 @@ def private_bits(w, client, now_s, start_s, downloaded_s, computed_s, drop, bits
 def begin_private(w, s, slot):
     v = s.visits[slot]
     v.phase = UPLOAD
-    v.downloaded_s, v.computed_s, v.ends_s = private_ends_s(
-        w, s.clients[slot], v.started_s, v.compute_s, v.drop, v.fraction, v.bits
-    )
-    v.bits = visits.reply_bits(v.bits, v.drop, v.fraction)
+    v.downloaded_s, v.computed_s, v.ends_s = private_ends_s(w, s.clients[slot], v, v.started_s, v.bits)
+    v.bits = visits.reply_bits(v.bits, v)
 
 
 def account_private(w, s, slot, complete):
     v, now_s = s.visits[slot], s.replica[0].now_s
     v.down_bits, v.up_bits = private_bits(
-        w, s.clients[slot], now_s, v.started_s, v.downloaded_s, v.computed_s, v.drop, v.bits, complete
+        w, s.clients[slot], v, now_s, v.started_s, v.downloaded_s, v.computed_s, v.bits, complete
     )
     uploading = v.computed_s <= now_s
     if not v.downloaded_s <= now_s:

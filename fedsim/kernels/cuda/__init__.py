@@ -6,7 +6,7 @@ which receives this module. Keys, the draws that select clients and the sums of 
 Constant data and tables are copied to the device once, in the precision of the run.
 """
 
-from fedsim.kernels.clock.availability import online_times
+from fedsim.kernels.clock.devices import drop_phases, online_times, slowdowns
 from fedsim.kernels.cuda.classification import network_gradient, softmax_gradient
 from fedsim.kernels.cuda.device import require_device
 from fedsim.kernels.cuda.draws import choice, choose_rows, integers, keys, keys_into, normal, uniform
@@ -18,8 +18,9 @@ from fedsim.kernels.cuda.sums import gaussian_rows, gradients, linear_model, qua
 name = "cuda"
 
 __all__ = [
-    "choice", "choose_rows", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys", "keys_into",
-    "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages", "name",
-    "network_gradient", "normal", "online_times", "quadratic_full", "require_device", "segment_sum", "softmax_gradient",
-    "uniform", "wire_form",
+    "choice", "choose_rows", "drop_phases", "gaussian_messages", "gaussian_rows", "gradients", "integers", "keys",
+    "keys_into", "langevin_quadratic", "leapfrog_logistic", "leapfrog_quadratic", "linear_model", "logistic_messages",
+    "name",
+    "network_gradient", "normal", "online_times", "quadratic_full", "require_device", "segment_sum", "slowdowns",
+    "softmax_gradient", "uniform", "wire_form",
 ]  # fmt: skip

@@ -130,8 +130,8 @@ class CompiledClock:
         stopped_by = np.where(lengths < rounds, reasons, RUNNING)
         if self.path == "loop":  # on the short path no edge is ahead
             self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
-        every = self.system.sites.every
-        block = block_of(first, active, rounds, lengths, stopped_by, out, sites, every, self.sizes)
+        has_cloud = self.system.sites.every > 0
+        block = block_of(first, active, rounds, lengths, stopped_by, out, sites, has_cloud, self.sizes)
         return self.for_all(block, everyone) if self.one_timeline else block
 
     async def _ask(self, active: Array, out: Out) -> None:

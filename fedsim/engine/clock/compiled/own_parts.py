@@ -45,10 +45,9 @@ class OwnPartsClock(CompiledClock):
         row, client, multiplicity = cohorts_of(answer, system.population)
         assert isinstance(self.now, Openings)
         opened_s = self.now.sites["opens_s"][active, 0][row]
-        drawn = system.draw_cohort(active[row], client, multiplicity, round, opened_s)
+        drawn = system.draw_visits(active[row], client, round, opened_s, ordered=False)
         offsets = np.searchsorted(row, np.arange(len(active) + 1))
-        columns = (client, multiplicity, drawn.compute_s, drawn.drop, drawn.fraction, drawn.tie)
-        return GivenCohorts(offsets, *(np.ascontiguousarray(column) for column in columns))
+        return GivenCohorts(offsets, np.ascontiguousarray(client), np.ascontiguousarray(multiplicity), drawn)
 
     def found(self) -> KernelState:
         """Return where the machine code of this clock is."""

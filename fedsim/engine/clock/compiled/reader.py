@@ -8,7 +8,6 @@ from fedsim.arrays import Array
 from fedsim.engine.rounds import CloudTimes, RoundBlock, VisitOutcomes, offsets_of
 from fedsim.engine.system import MessageSizes
 from fedsim.kernels.clock.state import COUNTS, OUTCOME_DTYPES, SEGMENT, Out, Outcomes
-from fedsim.rules.closing import merge_due
 
 
 def new_out(visits: int, segments: int) -> Out:
@@ -28,7 +27,7 @@ def longer(out: Out, visits: int, segments: int) -> Out:
 
 
 def block_of(
-    first: int, active: Array, rounds: int, lengths: Array, stopped_by: Array, out: Out, sites: int, every: int,
+    first: int, active: Array, rounds: int, lengths: Array, stopped_by: Array, out: Out, sites: int, has_cloud: bool,
     sizes: MessageSizes,
 ) -> RoundBlock:  # fmt: skip
     """Return the rounds of a block, `lengths` of each active replica, from the lists of a loop."""
@@ -48,14 +47,12 @@ def block_of(
         return filled
 
     counts = per_round(segments["visits"], 0, np.add)
-    due = np.array([merge_due(first + i, every) for i in range(rounds)], bool)
-    merges = due & (np.arange(rounds) < lengths[:, None])
     cloud = None
-    if every:
-        times = np.full((3, len(active) * rounds, sites), np.nan)
-        for table, name in zip(times, ("closed_s", "at_cloud_s", "from_cloud_s"), strict=True):
-            table[at] = segments[name].reshape(-1, sites)
-        cloud = CloudTimes(*times.reshape(3, *shape, sites))
+    if has_cloud:
+        times = np.full((len(CloudTimes._fields), len(active) * rounds, sites), np.nan)
+        for table, name in zip(times, CloudTimes._fields, strict=True):
+            table[at] = segments["times"][name].reshape(-1, sites)
+        cloud = CloudTimes(*times.reshape(-1, *shape, sites))
     visits = ordered(out.visits, segments["begin"], segments["visits"])
     many = len(visits.client)
     unseen = [np.broadcast_to(np.zeros(1, dtype), many) for dtype in ("i4", "i8")]
@@ -66,7 +63,7 @@ def block_of(
         first, active, lengths, stopped_by,
         per_round(segments["opened_s"], np.inf, np.minimum), per_round(segments["aggregated_s"], -np.inf, np.maximum),
         counts, per_round(segments["unselected"], 0, np.add) * sizes.broadcast,
-        merges * (sites * (sizes.to_cloud + sizes.from_cloud)),
+        np.zeros(shape, np.int64) if cloud is None else cloud.bits(sizes),
         np.broadcast_to(first + np.arange(rounds), shape), offsets_of(counts),
         VisitOutcomes(visits.client, site, unseen[0], version, *visits[1:], unseen[1]), cloud,
     )  # fmt: skip

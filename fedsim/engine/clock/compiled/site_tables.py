@@ -37,6 +37,7 @@ from fedsim.kernels.clock.state import (
 from fedsim.protocols import PolicyColumns
 from fedsim.rules.closing import OPENING, rank
 from fedsim.rules.selection import ALL, BERNOULLI
+from fedsim.rules.visits import DRAWN
 
 
 class SiteTables(NamedTuple):
@@ -75,7 +76,7 @@ def new_state(tables: Tables, replicas: Array, links: Links | PrivateLinks) -> S
     events["rank"][:, :sites] = [rank(OPENING, 0, site) for site in range(sites)]
     events["at"][:, :sites] = np.arange(sites)
     of_sites = np.zeros((R, sites), SITE)
-    of_sites["from_cloud_s"] = np.nan
+    of_sites["times"]["from_cloud_s"] = np.nan
     return State(replica, events, of_sites, np.zeros((R, slots), VISIT), np.zeros((R, slots), CLIENT), links)
 
 
@@ -107,10 +108,9 @@ def new_openings(tables: Tables, replicas: Array) -> Openings:
 
 
 def new_cohort(tables: Tables) -> CohortScratch:
-    """Return the memory in which the short path draws the visits of a cohort."""
+    """Return the memory of the short path for the visits of a cohort."""
     m = int(np.diff(tables.slots).max())
-    (drop, tie), none = np.zeros((2, m), np.int64), np.zeros(0, np.int64)
-    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m), drop, np.zeros(m), tie, np.zeros(m, EVENT), none)
+    return CohortScratch(np.zeros(m, CLIENT), np.zeros(m, DRAWN), np.zeros(m, EVENT), np.zeros(0, np.int64))
 
 
 # --- Sites that gossip ------------------------------------------------------------------------------------------------

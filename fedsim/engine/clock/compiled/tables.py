@@ -34,8 +34,9 @@ from fedsim.protocols import (
 )
 from fedsim.rules.closing import Closing
 from fedsim.rules.selection import BERNOULLI
+from fedsim.rules.visits import DROPOUT, Dropout
 
-INSTANT = DeviceColumns(0.0, 0.0, SlowdownColumns(), (0.0, 0.0, 0.0), AvailabilityColumns())
+INSTANT = DeviceColumns(0.0, 0.0, SlowdownColumns(), Dropout(), AvailabilityColumns())
 
 
 class PartColumns:
@@ -80,10 +81,8 @@ def _why(role: str, part: object) -> str:
     return f"the {role} {type(part).__name__} has no columns"
 
 
-def own_routes(down: Routes | None, up: Routes | None) -> RouteColumns:
+def own_routes(down: Routes, up: Routes) -> RouteColumns:
     """Return private links as a network whose flows can meet: see `simpy.links.OwnRoutes`."""
-    assert down is not None
-    assert up is not None
     n = len(down.bandwidth_bps)
     capacities = np.concatenate([down.bandwidth_bps, up.bandwidth_bps])
     return RouteColumns(capacities, np.arange(n), np.arange(n + 1), np.arange(n, 2 * n), np.arange(n + 1))
@@ -97,15 +96,12 @@ def tables_of(
 ) -> Tables:  # fmt: skip
     """Return a scenario's tables."""
     n, sites = system.population, site_tables(system, policy)
-    client, edges = np.zeros(n, CLIENT), system.sites.count if system.sites.every else 0
-    cloud = np.zeros(max(1, edges), CLIENT)
+    beyond = len(system.up.latency_s) - n  # routes between edges and the cloud
+    client, cloud = np.zeros(n, CLIENT), np.zeros(max(1, beyond), CLIENT)
     client["work_s"], client["wake_s"] = devices.work_s, devices.wake_s
     for name, routes in (("down", system.down), ("up", system.up)):
-        for rows, records in ((slice(0, n), client), (slice(n, n + edges), cloud)):
-            for column, ideal in (("latency_s", 0.0), ("loss_factor", 1.0), ("bandwidth_bps", np.inf)):
-                field = f"{name}_bps" if column == "bandwidth_bps" else f"{name}_{column}"
-                given = None if routes is None else getattr(routes, column)[rows]
-                records[field] = ideal if given is None or not len(given) else given
+        for column, values in zip(("latency_s", "loss_factor", "bps"), routes, strict=True):
+            client[f"{name}_{column}"], cloud[f"{name}_{column}"][:beyond] = values[:n], values[n:]
     return Tables(
         client=client, cloud=cloud, **device_tables(system, devices),
         members=sites.members, offsets=sites.offsets, slots=sites.slots,
@@ -125,7 +121,7 @@ def tables_of(
 
 def gossip_tables(system: System, sizes: MessageSizes, parts: PartColumns, numbers: RouteNumbers) -> GossipTables:
     """Return a scenario's tables."""
-    gossip, devices, policy, routes = system.gossip, parts.devices, parts.policy, system.up
+    gossip, devices, policy = system.gossip, parts.devices, parts.policy
     assert gossip is not None
     assert devices is not None
     assert policy is not None
@@ -137,8 +133,8 @@ def gossip_tables(system: System, sizes: MessageSizes, parts: PartColumns, numbe
     message["sender"], message["receiver"] = gossip.sender, gossip.receiver
     message["order"][outgoing] = gossip.sites + np.arange(len(outgoing))  # among events: after the clients
     message["route"] = numbers.up if parts.routes is not None else 0
-    for column, ideal in (("latency_s", 0.0), ("loss_factor", 1.0), ("bandwidth_bps", np.inf)):
-        message[column] = ideal if routes is None else getattr(routes, column)
+    for column, values in zip(Routes._fields, system.up, strict=True):
+        message[column] = values
     return GossipTables(
         client=client, message=message, outgoing=outgoing,
         offsets=np.searchsorted(gossip.sender[outgoing], np.arange(gossip.sites + 1)),
@@ -153,19 +149,23 @@ def gossip_tables(system: System, sizes: MessageSizes, parts: PartColumns, numbe
 def device_tables(system: System, devices: DeviceColumns) -> dict[str, Any]:
     """Return the fields of tables that concern devices and their draws."""
     n, seed, online = system.population, int(system.setting.seed), devices.availability
-    law: Array | AlwaysOnline = AlwaysOnline()
-    if not system.always_online:
-        law = np.zeros(n, LAW)
-        for name in LAW.names or ():
-            law[name] = getattr(online, name)
     return {
-        "law": law, "starts_s": np.array(online.starts_s, np.float64), "ends_s": np.array(online.ends_s, np.float64),
-        "dropout": np.stack([np.broadcast_to(np.asarray(p, np.float64), n) for p in devices.dropout], axis=1).copy(),
+        "law": AlwaysOnline() if system.always_online else per_client(n, LAW, online),
+        "starts_s": np.array(online.starts_s, np.float64), "ends_s": np.array(online.ends_s, np.float64),
+        "dropout": per_client(n, DROPOUT, devices.dropout),
         "slowdown": devices.slowdown.law, "slowdown_a": float(devices.slowdown.a),
         "slowdown_b": float(devices.slowdown.b), "limit_s": float(system.limit_s),
         "drops": bool(system.devices is not None and not system.devices.reliable),
         "always_online": bool(system.always_online), "seed_low": seed & 0xFFFFFFFF, "seed_high": seed >> 32,
     }  # fmt: skip
+
+
+def per_client(clients: int, dtype: Any, columns: Any) -> Array:
+    """Return a record for each client from columns of the same names, one number or one per client each."""
+    out = np.zeros(clients, dtype)
+    for name in dtype.names:
+        out[name] = getattr(columns, name)
+    return out
 
 
 def closing_of(policy: PolicyColumns) -> Closing:
@@ -174,7 +174,7 @@ def closing_of(policy: PolicyColumns) -> Closing:
 
 def unselected_s(system: System, sizes: MessageSizes) -> float:
     """Return the longest that an unselected broadcast may take on private links, and a little more; -inf: no time."""
-    if system.down is None or not system.has_unselected_flows:
+    if not system.has_unselected_flows:
         return -np.inf
     n, bits = system.population, float(sizes.broadcast)
     return float((bits * system.down.loss_factor[:n] / system.down.bandwidth_bps[:n]).max()) * (1 + 1e-6) + 1e-9

@@ -35,7 +35,7 @@ class SimpyClock:
     name, path = "simpy", "loop"
 
     def __init__(self, system: System, sizes: MessageSizes, learning: Learning, saves: bool = True) -> None:
-        self.system, self.answers, self.rounds = system, Answers(learning, saves), 0
+        self.system, self.sizes, self.answers, self.rounds = system, sizes, Answers(learning, saves), 0
         positions = range(len(system.replicas))
         kind = AsynchronousReplica if system.policy.asynchronous else Replica
         kind = kind if system.gossip is None else GossipReplica
@@ -92,10 +92,10 @@ class SimpyClock:
         columns = list(zip(*map(COLUMNS, visits), strict=True)) or [()] * len(DTYPES)
         cloud = None
         if sites.every:
-            times = np.full((3, *shape, sites.count), np.nan)
+            times = np.full((len(CloudTimes._fields), *shape, sites.count), np.nan)
             for r, of_replica in enumerate(rows):
                 for i, row in enumerate(of_replica):
-                    times[:, r, i] = row.site_closed_s, row.at_cloud_s, row.from_cloud_s
+                    times[:, r, i] = row.times
             cloud = CloudTimes(*times)
         selected, begun, gossip = column("selected", int), None, None
         ended = VisitOutcomes(*(np.array(values, dtype) for values, dtype in zip(columns, DTYPES, strict=True)))
@@ -115,8 +115,8 @@ class SimpyClock:
             versions[r, : len(of_replica)] = [row.oldest_version for row in of_replica]
         return RoundBlock(
             first, active, lengths, stopped_by, column("opened_s", float, np.inf), column("closed_s", float, -np.inf),
-            selected, column("unselected_bits", int), column("backhaul_bits", int), versions, offsets_of(counts),
-            ended, cloud, gossip, begun,
+            selected, column("unselected_bits", int), np.zeros(shape, int) if cloud is None else cloud.bits(self.sizes),
+            versions, offsets_of(counts), ended, cloud, gossip, begun,
         )  # fmt: skip
 
     def state(self) -> Arrays:

@@ -18,7 +18,7 @@ from fedsim.arrays import Array
 from fedsim.engine.clock import Learning
 from fedsim.engine.clock.simpy.links import Instant, Process, unselected
 from fedsim.engine.clock.simpy.rounds import Replica, refuse
-from fedsim.engine.clock.simpy.visits import Visit, go_offline, participate
+from fedsim.engine.clock.simpy.visits import Visit, each, go_offline, participate
 from fedsim.rng import Stream
 from fedsim.rules import closing
 from fedsim.rules.draws import candidate
@@ -88,9 +88,8 @@ class Buffer:
         """Return the next visit of a client, and when its device goes offline."""
         system, position, number, who = self.system, self.replica.position, self.numbers[client], np.array([client])
         self.numbers[client] += 1
-        cohort = system.draw_cohort(position, who, np.ones(1, np.int64), 1, self.env.now, number)
-        _, times, compute_s, drop, fraction, tie = (column.tolist()[0] for column in cohort)
-        visit = Visit(client, 0, self.version, times, compute_s, drop, fraction, tie, self.env.now, visit=number)
+        [drawn] = each(system.draw_visits(position, who, 1, self.env.now, number))
+        visit = Visit(client, 0, self.version, 1, drawn, self.env.now, visit=number)
         return visit, float(system.offline_s(position, who, self.env.now)[0])
 
     def aggregate(self) -> None:

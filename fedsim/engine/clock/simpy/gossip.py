@@ -17,22 +17,20 @@ from fedsim.engine.clock import Learning
 from fedsim.engine.clock.gossip_rows import UNSENT, UNUSED, GossipColumns, empty_columns, too_far_apart
 from fedsim.engine.clock.simpy.links import Instant, Message, Process
 from fedsim.engine.clock.simpy.rounds import Replica, Row, wait_for_clients
-from fedsim.engine.clock.simpy.visits import Visit
-from fedsim.engine.rounds import Cohort
+from fedsim.engine.clock.simpy.visits import Visit, each
 from fedsim.engine.system import MessageSizes, System
 from fedsim.exchanges import Gossip
 from fedsim.rules import closing
 from fedsim.rules.closing import closes_now, closing_s, is_too_far_apart
 from fedsim.rules.visits import (
     ARRIVED,
-    BEFORE,
     DROPPED,
-    IN_COMPUTE,
     IN_UPLOAD,
     LATE,
     NO_DROP,
     compute_ends_s,
     reply_bits,
+    uploads,
 )  # fmt: skip
 
 
@@ -56,7 +54,7 @@ class GossipSite:
             if reason != closing.RUNNING:
                 return row.stop(reason)
             yield from self.one_round(row)
-            self.ended, row.site_closed_s[self.number] = round, env.now
+            self.ended, row.times.closed_s[self.number] = round, env.now
             row.aggregated(env.now)
 
     def one_round(self, row: GossipRow) -> Process:
@@ -76,16 +74,18 @@ class GossipSite:
 
     def compute(self, visit: Visit) -> Process:
         """Compute the own reply. An interrupt is a dropout: the device goes offline."""
-        drop, now_s = visit.drop, self.env.now
-        ends_s = now_s if drop == BEFORE else compute_ends_s(now_s, visit.compute_s, drop, visit.fraction)
-        lost = drop in (BEFORE, IN_COMPUTE)
+        lost = not uploads(visit.drawn)
         self.computing = True
         try:
-            yield Instant(self.env, ends_s, visit.rank(closing.BREAK if lost else closing.PROGRESS))
+            yield Instant(
+                self.env,
+                compute_ends_s(self.env.now, visit.drawn),
+                visit.rank(closing.BREAK if lost else closing.PROGRESS),
+            )
         except simpy.Interrupt:
             lost = True
         self.computing, visit.ended_s = False, self.env.now
-        visit.outcome = ARRIVED if drop == NO_DROP and not lost else DROPPED
+        visit.outcome = ARRIVED if visit.drawn.drop == NO_DROP and not lost else DROPPED
         visit.computed_s = nan if lost else self.env.now
 
     # --- Messages ---------------------------------------------------------------------------------------------------
@@ -96,14 +96,14 @@ class GossipSite:
             return
         bits = self.replica.sizes.of_reply(row.round)
         assert bits is not None
-        row.bits[number] = reply_bits(bits, visit.drop, visit.fraction)
-        row.outcome[number] = DROPPED if visit.drop == IN_UPLOAD else LATE  # unless it arrives in time
+        row.bits[number] = reply_bits(bits, visit.drawn)
+        row.outcome[number] = DROPPED if visit.drawn.drop == IN_UPLOAD else LATE  # unless it arrives in time
         message = Message(number, True, row.bits[number], self.env.now)
         self.sending[message] = self.env.process(self.deliver(message, visit, row))
 
     def deliver(self, message: Message, visit: Visit, row: GossipRow) -> Process:
         """Wait until a message has arrived or broken. An interrupt breaks it: the device goes offline."""
-        number, links, arrives = message.row, self.replica.links, visit.drop != IN_UPLOAD
+        number, links, arrives = message.row, self.replica.links, visit.drawn.drop != IN_UPLOAD
         kind = closing.ARRIVAL if arrives else closing.BREAK
         try:
             yield from links.transfer(message, closing.rank(kind, row.tie[number], self.replica.order[number]))
@@ -184,8 +184,8 @@ class GossipRow(Row):
 
     def draw(self, clients: Array, now_s: float) -> list[Visit]:
         system, position, round = self.replica.system, self.replica.position, self.round
-        cohort = system.draw_cohort(position, clients, np.ones(len(clients), np.int64), round, now_s)
-        return visits_of(cohort, round)
+        drawn = each(system.draw_visits(position, clients, round, now_s))
+        return [Visit(c, c, round - 1, 1, own, nan) for c, own in zip(clients.tolist(), drawn, strict=True)]
 
     def open(self, site: int, now_s: float) -> Visit:
         """Return the visit of a site's own client, which starts now: it has its model."""
@@ -193,12 +193,6 @@ class GossipRow(Row):
         visit.started_s = visit.downloaded_s = now_s
         self.opened(now_s, site, [visit])
         return visit
-
-
-def visits_of(cohort: Cohort, round: int) -> list[Visit]:
-    """Return the visits of clients to their own sites, not yet started."""
-    columns = zip(*(column.tolist() for column in cohort), strict=True)
-    return [Visit(c, c, round - 1, times, s, drop, f, tie, nan) for c, times, s, drop, f, tie in columns]
 
 
 class GossipReplica(Replica):
@@ -247,7 +241,7 @@ def columns_of(gossip: Gossip, shape: tuple[int, int], rows: list[list[Row]]) ->
     for r, of_replica in enumerate(rows):
         for i, row in enumerate(of_replica):
             assert isinstance(row, GossipRow)
-            values = row.bits, row.outcome, row.arrived_s, row.has_aggregated, row.site_closed_s
+            values = row.bits, row.outcome, row.arrived_s, row.has_aggregated, row.times.closed_s
             for column, value in zip(columns, values, strict=True):
                 column[r, i] = value
     return columns

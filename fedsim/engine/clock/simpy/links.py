@@ -160,10 +160,6 @@ class OwnRoutes:
 def links_of(env: simpy.Environment, system: System) -> UnsharedLinks:
     """Return the links of one replica."""
     down, up = system.down, system.up
-    if down is None or up is None:
-        rows = system.population + system.sites.count if system.gossip is None else len(system.gossip.sender)
-        nothing, one, ideal = (np.broadcast_to(x, rows) for x in (0.0, 1.0, inf))
-        return UnsharedLinks(env, Routes(nothing, one, ideal), Routes(nothing, one, ideal))
     if system.shares_links:
         return SharedLinks(env, down, up, system.network)
     if system.own_links_carry_flows:

@@ -12,7 +12,8 @@ import simpy
 from fedsim.arrays import Array
 from fedsim.engine.clock import Learning
 from fedsim.engine.clock.simpy.links import Instant, Message, Process, links_of, unselected
-from fedsim.engine.clock.simpy.visits import Visit, go_offline, participate
+from fedsim.engine.clock.simpy.visits import Visit, each, go_offline, participate
+from fedsim.engine.rounds import CloudTimes
 from fedsim.engine.system import MessageSizes, System
 from fedsim.engine.view import SiteView
 from fedsim.errors import InvalidInput
@@ -67,22 +68,21 @@ class Site:
             for process in self.in_flight:
                 process.interrupt()
             yield env.timeout(0)  # until they have ended, before the next event of this instant
-        row.site_closed_s[self.number] = env.now
+        row.times.closed_s[self.number] = env.now
 
     def open(self, round: int) -> Any:
         """Select a cohort and start its visits; return these."""
         replica, env, sizes = self.replica, self.env, self.replica.sizes
         clients, multiplicity = self.view.select(round, env.now)
-        cohort = replica.system.draw_cohort(replica.position, clients, multiplicity, round, env.now)
+        drawn = replica.system.draw_visits(replica.position, clients, round, env.now)
         offline_s = replica.system.offline_s(replica.position, clients, env.now)
         if replica.system.broadcasts_to_all:
             others = np.setdiff1d(self.view.online(), clients)
             replica.row(round).unselected_bits += len(others) * sizes.broadcast
             unselected(replica.links, others, sizes.broadcast, env.now)
-        columns = zip(*(column.tolist() for column in cohort), strict=True)
         visits = [
-            Visit(client, self.number, round - 1, times, compute_s, drop, fraction, tie, env.now)
-            for client, times, compute_s, drop, fraction, tie in columns
+            Visit(client, self.number, round - 1, times, own, env.now)
+            for client, times, own in zip(clients.tolist(), multiplicity.tolist(), each(drawn), strict=True)
         ]
         known = sizes.of_reply(round)
         replies = [known] * len(visits) if known is not None else (yield replica.ask_bits(visits))
@@ -135,17 +135,16 @@ class Cloud:
         replica, env, rank = self.replica, self.replica.env, site.rank(closing.MERGE)
         route = replica.system.population + site.number
         yield from replica.links.transfer(Message(route, True, replica.sizes.to_cloud, env.now), rank)
-        replica.row(round).at_cloud_s[site.number] = env.now
+        replica.row(round).times.at_cloud_s[site.number] = env.now
         self.arrived += 1
         if self.arrived < replica.system.sites.count:
             yield self.merged
         else:
             merged, self.arrived, self.merged = self.merged, 0, env.event()
             merged.succeed()
-        replica.row(round).backhaul_bits += replica.sizes.to_cloud + replica.sizes.from_cloud
         replica.row(round).aggregated(env.now)
         yield from replica.links.transfer(Message(route, False, replica.sizes.from_cloud, env.now), rank)
-        replica.row(round + 1).from_cloud_s[site.number] = env.now
+        replica.row(round + 1).times.from_cloud_s[site.number] = env.now
 
 
 class Row:
@@ -156,8 +155,7 @@ class Row:
         self.starts: list[Visit] = []  # of asynchronous clients, from the version before it
         self.selected, self.oldest_version = 0, round
         self.opened_s, self.closed_s, self.missing = inf, -inf, sites
-        self.unselected_bits = self.backhaul_bits = 0
-        self.site_closed_s, self.at_cloud_s, self.from_cloud_s = ([nan] * sites for _ in range(3))
+        self.unselected_bits, self.times = 0, CloudTimes(*np.full((len(CloudTimes._fields), sites), nan))
         self.closed = env.event()  # its value: closing.RUNNING, or why the round never closes
 
     def opened(self, now_s: float, site: int, visits: list[Visit]) -> None:

@@ -8,18 +8,20 @@ from math import nan
 
 import simpy
 
+from fedsim.arrays import Array
 from fedsim.engine.clock.simpy.links import Instant, Message, Process, UnsharedLinks
 from fedsim.rules import closing
 from fedsim.rules.visits import (
     ARRIVED,
     BEFORE,
     DROPPED,
-    IN_COMPUTE,
     NO_DROP,
     NONE,
+    Drawn,
     compute_ends_s,
     cut_outcome,
     reply_bits,
+    uploads,
 )  # fmt: skip
 
 
@@ -31,10 +33,7 @@ class Visit:
     site: int
     version: int
     multiplicity: int
-    compute_s: float
-    drop: int
-    fraction: float
-    tie: int
+    drawn: Drawn
     started_s: float
     down_bits: int = 0
     up_bits: int = 0
@@ -47,7 +46,12 @@ class Visit:
     sending: Message | None = None  # the message on its way
 
     def rank(self, kind: int) -> int:
-        return closing.rank(kind, self.tie, self.client)
+        return closing.rank(kind, self.drawn.tie, self.client)
+
+
+def each(drawn: Array) -> list[Drawn]:
+    """Return records of `DRAWN`, one by one."""
+    return [Drawn(*row) for row in drawn.tolist()]
 
 
 def participate(
@@ -56,9 +60,10 @@ def participate(
 ) -> Process:  # fmt: skip
     """Download the broadcast, compute, upload a reply of `bits`. An interrupt ends the visit at once.
 
-    A function `bits` is called when the download has ended. It sets `visit.compute_s` and returns the reply's bits.
+    A function `bits` is called when the download has ended. It sets the compute time in `visit.drawn` and returns the
+    reply's bits.
     """
-    drop = visit.drop
+    drop = visit.drawn.drop
     try:
         if drop == BEFORE:
             yield Instant(env, env.now, visit.rank(closing.BREAK))
@@ -68,12 +73,13 @@ def participate(
             visit.sending, visit.down_bits, visit.downloaded_s = None, broadcast_bits, env.now
 
             bits = bits(visit) if callable(bits) else bits
-            ends_s = compute_ends_s(env.now, visit.compute_s, drop, visit.fraction)
-            yield Instant(env, ends_s, visit.rank(closing.BREAK if drop == IN_COMPUTE else closing.PROGRESS))
+            replies = uploads(visit.drawn)
+            ends_s = compute_ends_s(env.now, visit.drawn)
+            yield Instant(env, ends_s, visit.rank(closing.PROGRESS if replies else closing.BREAK))
 
-            if drop != IN_COMPUTE:
+            if replies:
                 visit.computed_s = env.now
-                visit.sending = Message(visit.client, True, reply_bits(bits, drop, visit.fraction), env.now)
+                visit.sending = Message(visit.client, True, reply_bits(bits, visit.drawn), env.now)
                 end = closing.ARRIVAL if drop == NO_DROP else closing.BREAK
                 yield from links.transfer(visit.sending, visit.rank(end))
                 visit.up_bits = visit.sending.bits

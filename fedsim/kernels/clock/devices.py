@@ -1,4 +1,4 @@
-"""Online and offline times of many clients for the SimPy clock: a compiled loop over `fedsim.rules.availability`."""
+"""Devices on the SimPy clock: compiled loops over `fedsim.rules`, for many clients or visits in one call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from fedsim.arrays import Array
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.decorators import unit
-from fedsim.rules import availability
+from fedsim.rules import availability, draws, visits
 from fedsim.rules.availability import OnlineLaw
 from fedsim.rules.draws import Key
 
@@ -33,4 +33,30 @@ def online_times(
     intervals = [np.array(column, np.int64) for column in (begin, end)]
     times = [np.array(column, np.float64) for column in (starts_s, ends_s)]
     times_s(until, code, *laws, *intervals, *times, np.array(key), np.array(now_s, np.float64), out)
+    return out
+
+
+@unit
+def factors(law, a, b, drawn, out):
+    for i in range(len(out)):
+        out[i] = draws.slowdown(law, a, b, drawn[i])
+
+
+def slowdowns(law: int, a: float, b: float, drawn: Array) -> Array:
+    """Return the factor on the compute time of each visit."""
+    out = np.empty(len(drawn))
+    factors(law, float(a), float(b), np.array(drawn, np.float64), out)
+    return out
+
+
+@unit
+def phases(u, dropout, out):
+    for i in range(len(out)):
+        out[i] = visits.drop_phase(u[i], dropout[i])
+
+
+def drop_phases(u: Array, dropout: Array) -> Array:
+    """Return the phase in which each visit drops out, from uniforms and records of `visits.DROPOUT`."""
+    out = np.empty(len(u), np.int8)
+    phases(np.array(u, np.float64), dropout, out)
     return out
