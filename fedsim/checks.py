@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import math
 import os
+import threading
+import traceback
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from numbers import Real
@@ -172,14 +175,37 @@ def check_array(where: str, value: object, axes: int | None = None, finite: bool
     return array
 
 
-def call_function(where: str, function: Any, *arguments: object) -> Any:
-    """Return the value of a user's function; if it raises, refuse it and chain the cause."""
+def call_function(where: str, function: Callable[..., Any], *arguments: object, **named: object) -> Any:
+    """Return the value of a user's function; if it raises, refuse it."""
+    return call_users_code(lambda what: InvalidInput(f"{where} {what}"), function, *arguments, **named)
+
+
+def call_users_code(
+    failed: Callable[[str], FedsimError], function: Callable[..., Any], *arguments: object, **named: object
+) -> Any:
+    """Return the value of a user's function, the only call of any; `failed` makes the error that its own becomes."""
     try:
-        return function(*arguments)
+        return function(*arguments, **named)
     except FedsimError:
         raise
-    except Exception as error:
-        raise InvalidInput(f"{where} raised {short_repr(error)}: fix the function") from error
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # sys.exit() would end a host, or the program, silently
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # Ctrl-C, which only the main thread receives
+        if isinstance(error, ValueError) and "read-only" in str(error):  # NumPy's refusal to change an array
+            raise failed("changed an array in place that it received; work on a copy: theta = theta + step") from error
+        raise failed(f"raised {type(error).__name__}: {short_str(error, 300)}") from error
+
+
+def users_traceback(error: BaseException) -> list[str]:
+    """Return the lines of the traceback in the user's code that an error comes from; none if there is no such code."""
+    cause: BaseException | None = error
+    while cause is not None:
+        frames = traceback.extract_tb(cause.__traceback__)
+        calls = [i for i, frame in enumerate(frames) if (frame.filename, frame.name) == (__file__, "call_users_code")]
+        if not isinstance(cause, FedsimError) and calls and calls[-1] + 1 < len(frames):
+            return "".join(traceback.format_list(frames[calls[-1] + 1 :])).splitlines()
+        cause = cause.__cause__
+    return []
 
 
 def check_path(where: str, value: Any) -> Path:

@@ -112,7 +112,7 @@ class Gossip:
         ends = _edges_of(graph)
         both = np.concatenate([ends, ends[:, ::-1]])
         both = both[np.lexsort((both[:, 1], both[:, 0]))]
-        found = {"_graph": graph, "sites": len(graph), "receiver": both[:, 0], "sender": both[:, 1]}
+        found = {"_graph": graph.copy(), "sites": len(graph), "receiver": both[:, 0], "sender": both[:, 1]}
         for name, value in found.items():
             object.__setattr__(self, name, value)
         if isinstance(mixing, str) and mixing not in WORDS:

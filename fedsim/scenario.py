@@ -219,6 +219,8 @@ class Scenario:
         check_choice("broadcast_to={!r}", self.broadcast_to, (None, "selected", "all"), "choose 'selected' or 'all'")
 
     def _check_start(self) -> None:
+        if (given := as_array(self.initial)) is not None:
+            object.__setattr__(self, "initial", np.array(given))  # later changes of the caller's array change nothing
         starts = self.starts
         shape = (len(self.replica_numbers), self.problem.dim)
         if starts.shape != shape:

@@ -35,6 +35,7 @@ from fedsim.protocols import (
     Rng,
     Visitors,
     as_problem,
+    call,
 )
 from fedsim.schedules import StepSize, step_at, steps_of
 
@@ -172,7 +173,7 @@ class FAHMC:
 
         @cache
         def tables(dtype: npt.DTypeLike) -> tuple[Array, Array]:  # of f^c = l^c / w_c
-            hessian, linear = problem.quadratic()
+            hessian, linear = call(problem, "quadratic")
             w = weights_of(problem)
             return (hessian / w[:, None, None]).astype(dtype), (linear / w[:, None]).astype(dtype)
 

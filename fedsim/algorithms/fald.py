@@ -31,6 +31,7 @@ from fedsim.protocols import (
     Rng,
     Visitors,
     as_problem,
+    call,
 )
 from fedsim.schedules import StepSize, step_at, steps_of
 
@@ -127,7 +128,7 @@ class FALD:
 
         @cache
         def tables(dtype: np.dtype[Any]) -> tuple[Array, Array]:  # of f^c = l^c / p_c
-            hessian, linear = problem.quadratic()
+            hessian, linear = call(problem, "quadratic")
             p = weights_of(problem)
             return (hessian / p[:, None, None]).astype(dtype), (linear / p[:, None]).astype(dtype)
 

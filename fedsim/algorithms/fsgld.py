@@ -14,7 +14,7 @@ from fedsim.algorithms.common.arguments import check_batch_size, check_count, ch
 from fedsim.arrays import Array, Arrays, Numbers
 from fedsim.checks import as_float_array, check_bool
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Job, ProblemLike, Quadratic, Replies, Rng, Visitors, as_problem, missing
+from fedsim.protocols import Job, ProblemLike, Quadratic, Replies, Rng, Visitors, as_problem, call, missing
 from fedsim.schedules import StepSize, step_at
 from fedsim.text import short_repr
 
@@ -164,7 +164,7 @@ def laplace(problem: ProblemLike, diagonal: bool = False) -> tuple[Array, Array]
             f"FSGLD.laplace({short_repr(problem)}): give a problem, such as fs.problems.GaussianMean(...)"
         )
     if isinstance(problem, Quadratic):
-        hessian, linear = problem.quadratic()
+        hessian, linear = call(problem, "quadratic")
         means = np.array([np.linalg.lstsq(h, b, rcond=None)[0] for h, b in zip(hessian, linear, strict=True)])
     else:
         if problem.dim > LARGEST:

@@ -11,16 +11,7 @@ from fedsim.algorithms.common import quantised_langevin as family
 from fedsim.algorithms.common.arguments import check_count, check_number
 from fedsim.arrays import Array, Arrays
 from fedsim.codecs import Identity
-from fedsim.protocols import (
-    Backend,
-    Job,
-    Kernel,
-    ProblemLike,
-    Received,
-    Replies,
-    Rng,
-    Visitors,
-)
+from fedsim.protocols import Backend, Job, Kernel, ProblemLike, Received, Replies, Rng, Visitors, call
 from fedsim.schedules import StepSize
 
 
@@ -154,4 +145,4 @@ class QLSDPlusPlus:
         if self.memory_rate is not None:
             return float(self.memory_rate)
         codecs = self.codec if isinstance(self.codec, tuple) else (self.codec,)
-        return 1 / (1 + max(float(codec.omega(theta.shape[-1])) for codec in codecs))
+        return 1 / (1 + max(float(call(codec, "omega", theta.shape[-1])) for codec in codecs))

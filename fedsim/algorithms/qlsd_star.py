@@ -12,7 +12,19 @@ from fedsim.arrays import Array, Arrays
 from fedsim.checks import check_array
 from fedsim.codecs import Identity
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Backend, Exact, Job, Kernel, ProblemLike, Received, Replies, Rng, Visitors, as_problem
+from fedsim.protocols import (
+    Backend,
+    Exact,
+    Job,
+    Kernel,
+    ProblemLike,
+    Received,
+    Replies,
+    Rng,
+    Visitors,
+    as_problem,
+    call,
+)
 from fedsim.schedules import StepSize
 
 FAR = 0.1  # posterior standard deviations from the minimum at which a control point is refused
@@ -105,7 +117,7 @@ def _minimiser(problem: ProblemLike, given: object) -> Array:
                 f"QLSDStar: {type(problem).__name__} has no exact(), which gives its minimiser; give optimum=, or "
                 "use QLSDPlusPlus, which needs none"
             )
-        given = problem.exact()[0]
+        given = call(problem, "exact")[0]
     at = check_array("QLSDStar(optimum)", given)
     if at.shape != (problem.dim,) or not np.isfinite(at).all():
         raise InvalidInput(f"QLSDStar(optimum of shape {at.shape}): give {problem.dim} finite numbers")

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from fedsim import renamed
-from fedsim.checks import check_path
+from fedsim.checks import check_path, users_traceback
 from fedsim.cli.terminal import held_warnings
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.text import short_str
@@ -68,11 +68,11 @@ def _call(argv: Sequence[str]) -> int:
             return _failed(removed, INVALID)
         return _failed(f"{short_str(error.format_message(), 400).rstrip('.')}; see fedsim --help", INVALID)
     except InvalidInput as error:
-        return _failed(str(error), INVALID)
+        return _failed(str(error), INVALID, users_traceback(error))
     except Interrupted as error:
         return _failed(str(error), INTERRUPTED)
     except FedsimError as error:
-        return _failed(str(error), FAILED)
+        return _failed(str(error), FAILED, users_traceback(error))
     except MemoryError:
         return _failed("out of memory; use fewer replicas, clients or rounds", FAILED)
     except OSError as error:
@@ -336,7 +336,7 @@ def explain(
     typer.echo(page(topic))
 
 
-def _failed(sentence: str, code: int) -> int:
+def _failed(sentence: str, code: int, traceback: Sequence[str] = ()) -> int:
     if sys.stderr is not None:
-        print(f"fedsim: {sentence}", file=sys.stderr)
+        print(*(f"fedsim: {sentence}", *traceback), sep="\n", file=sys.stderr)
     return code

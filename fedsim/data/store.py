@@ -65,10 +65,14 @@ def _from_files(name: str, download: bool) -> Dataset:
         if complete is not None:
             return _from_files("cifar10", download).only(0, 1)
     if found is None:
-        where = " or ".join(str(f) for f in folders(entry.folder))
+        roots = folders(entry.folder)
+        where = " or ".join(map(str, roots))
+        lead = (
+            f"it is not in FEDSIM_DATA={roots[0].parent}" if len(roots) > 1 else "FEDSIM_DATA names no folder with it"
+        )
         remedy = entry.note or "or call data.load with download=True"
         wanted = ", ".join(f.name for f in entry.files)
-        raise InvalidInput(f"data.load({name!r}): put {wanted} into {where} ({remedy}); 'digits' needs no file")
+        raise InvalidInput(f"data.load({name!r}): {lead}; put {wanted} into {where} ({remedy}); 'digits' needs no file")
     arrays = mapped(name, found, lambda: entry.decode(found))
     return _dataset(name, arrays, entry.classes, entry.shape, entry.scale)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedsim import rng as numpy_draws
 from fedsim.arrays import Array
-from fedsim.checks import check_bool, check_int, check_positive
+from fedsim.checks import call_function, check_bool, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.per_client import Column, check_column, check_field, duration, row_count, rows_of
 from fedsim.protocols import (
@@ -30,6 +30,8 @@ from fedsim.protocols import (
     DeviceColumns,
     SlowdownColumns,
     SlowdownLike,
+    call,
+    member,
 )
 from fedsim.protocols.devices import Availability, Slowdown
 from fedsim.rng import Draws, Stream
@@ -117,7 +119,7 @@ class Devices:
             return np.zeros(0)
         seconds = work * self._seconds_per_step(clients, rng.source)
         if self.slowdown is not None:
-            seconds = seconds * self.slowdown.factor(rng)
+            seconds = seconds * call(self.slowdown, "factor", rng)
         return np.asarray(seconds + self._of(clients, self.latency_s))
 
     def drop(self, clients: Array, now_s: Array, rng: Draws) -> tuple[Array, Array]:
@@ -138,14 +140,14 @@ class Devices:
         if self.availability is None or not len(clients):
             return np.array(now_s, np.float64)
         rows = self._rows(clients, self._tables.get("availability"))
-        return self.availability.next_available(rows, now_s, rng)
+        return np.asarray(call(self.availability, "next_available", rows, now_s, rng))
 
     def available_until(self, clients: Array, now_s: Array, rng: Draws) -> Array:
         """Return when each client goes offline, inf if it never does; now for a client that is offline."""
         if self.availability is None or not len(clients):
             return np.full(len(clients), np.inf)
         rows = self._rows(clients, self._tables.get("availability"))
-        return self.availability.available_until(rows, now_s, rng)
+        return np.asarray(call(self.availability, "available_until", rows, now_s, rng))
 
     def dropout_of(self, clients: Array) -> Array:
         """Return the probability that a visit of each client is lost, in any phase."""
@@ -249,8 +251,15 @@ class Devices:
     def _tables(self) -> dict[str, int]:
         tables = {"seconds_per_step": row_count(self.seconds_per_step), "latency_s": row_count(self.latency_s)}
         tables |= {f"dropout ({name})": row_count(self._share(name)) for name in PHASES}
-        tables["availability"] = getattr(self.availability, "clients", None)
+        tables["availability"] = _clients(self.availability)
         return {name: rows for name, rows in tables.items() if rows is not None}
+
+
+def _clients(availability: Availability | None) -> int | None:
+    """Return the number of clients that an availability model has rows for; None for any number."""
+    where = f"{type(availability).__name__}.clients"
+    rows = call_function(where, getattr, availability, "clients", None)
+    return None if rows is None else check_int(where + "={}", rows)
 
 
 def _dropout(value: object) -> Column | dict[str, Column]:
@@ -270,9 +279,9 @@ def _dropout(value: object) -> Column | dict[str, Column]:
 
 
 def _has(part: object, name: str, method: str, example: str) -> None:
-    if part is not None and (isinstance(part, type) or not callable(getattr(part, method, None))):
+    if part is not None and (isinstance(part, type) or not callable(member(part, method))):
         raise InvalidInput(f"devices {name}={short_repr(part)}: give None or a model such as {example}")
 
 
 def _description(part: object, name: str) -> str:
-    return str(part.describe()) if isinstance(part, Describes) else f"{type(part).__name__} {name}"
+    return str(call(part, "describe")) if isinstance(part, Describes) else f"{type(part).__name__} {name}"

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fedsim.engine.checkpoint import Checkpointer
-from fedsim.engine.checks import check_run
+from fedsim.engine.checks import check_run, check_steps
 from fedsim.engine.clock.choose import choose
 from fedsim.engine.learner import Learner
 from fedsim.engine.manifest import collect
@@ -49,6 +49,7 @@ async def simulate(
     session = runtime.open(scenario.parts.algorithm.wrapped, setting)
     try:
         system = System(scenario, setting, timing_only)
+        check_steps(system)
         learner = Learner(system, session)
         check_run(system, learner.sizes)
         checkpoints = checkpoints or Checkpointer(None, "", None, None)

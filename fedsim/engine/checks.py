@@ -10,11 +10,12 @@ from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Problem, has_columns
+from fedsim.protocols import Problem, Visitors, has_columns
 
 IDLE_ROUNDS = 1_000  # in a row that spend nothing of what the budget limits, before a run counts as endless
 EMPTY_ROUNDS = 4_000  # the same where no client was selected, which a random policy may do
 TOO_MANY = 1e9  # rounds to spend the budget
+MOST_STEPS = 10**7  # local steps of a visit: minutes of real time, in which nothing is shown or saved
 
 
 def check_run(system: System, sizes: MessageSizes) -> None:
@@ -51,6 +52,14 @@ def check_run(system: System, sizes: MessageSizes) -> None:
             + ", or every=1"
             * bool(system.sites.every)
         )
+
+
+def check_steps(system: System) -> None:
+    """Refuse visits of so many local steps that no round would end; `client` is executed once to measure its reply."""
+    steps = float(np.max(system.algorithm.work(Visitors(np.arange(system.population)))))
+    if steps > MOST_STEPS:
+        name = type(system.algorithm.wrapped).__name__
+        raise InvalidInput(f"{name}: a visit has {steps:,.0f} local steps; use at most {MOST_STEPS:,}")
 
 
 def check_data(problem: Problem, timing_only: bool) -> None:

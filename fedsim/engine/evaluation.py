@@ -16,7 +16,7 @@ from fedsim.arrays import Array, Arrays
 from fedsim.engine.recorder import Recorder
 from fedsim.errors import FedsimError, InvalidInput, NonFinite
 from fedsim.exchanges import Gossip
-from fedsim.protocols import Exact, Explained, KeepsLedger, OfTheta, Predicts, ProblemLike, Warns
+from fedsim.protocols import Exact, Explained, KeepsLedger, OfTheta, Predicts, ProblemLike, Warns, call
 
 if TYPE_CHECKING:
     from fedsim.scenario import Scenario
@@ -39,7 +39,7 @@ class Evaluator:
         replicas = len(recorder.replicas)
         accountants = [m for m in self.metrics if isinstance(m, KeepsLedger)]
         role = scenario.parts.algorithm
-        ledgers = [m.ledger(role.wrapped, problem, replicas) for m in accountants]
+        ledgers = [call(m, "ledger", role.wrapped, problem, replicas) for m in accountants]
         self.ledger = ledgers[0] if ledgers else None  # the uploads so far, where a metric accounts for their privacy
         self.temperature = role.temperature
         self.sampler = role.sampler and self.temperature > 0
@@ -69,7 +69,7 @@ class Evaluator:
         """The exact law exp(-f / temperature), or None if the problem has none."""
         if not isinstance(self.problem, Exact):
             return None
-        mean, covariance = self.problem.exact()
+        mean, covariance = call(self.problem, "exact")
         return metrics.Moments(np.asarray(mean), self.temperature * np.asarray(covariance))
 
     def predictive(self, of: Literal["current", "average"]) -> Array:
@@ -101,11 +101,11 @@ class Evaluator:
         """Return predictions of every replica, NaN for those that have stopped."""
         assert isinstance(self.problem, Predicts)
         running = np.flatnonzero(~np.isnan(theta).all(axis=1))
-        first = np.asarray(self.problem.predict(theta[running[0]]))
+        first = np.asarray(call(self.problem, "predict", theta[running[0]]))
         out = np.full((len(theta), *first.shape), np.nan, first.dtype)
         out[running[0]] = first
         for r in running[1:]:
-            out[r] = self.problem.predict(theta[r])
+            out[r] = call(self.problem, "predict", theta[r])
         if not np.isfinite(out[running]).all():
             raise FloatingPointError("predictions are not finite where theta is")
         return out
@@ -132,7 +132,7 @@ class Evaluator:
             seen = theta[np.asarray(ends) - 1]
             for metric in able:
                 with suppress(*DIVERGED), np.errstate(over="ignore", invalid="ignore"):  # `after` finds the round
-                    found |= metric.evaluate_rounds(self, seen) or {}
+                    found |= call(metric, "evaluate_rounds", self, seen) or {}
         return found
 
     def after(
@@ -163,8 +163,10 @@ class Evaluator:
             early = {name: known[name] for name in metric.columns if name in known}
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    found = early or metric.evaluate(self)
-            except DIVERGED as error:
+                    found = early or call(metric, "evaluate", self)
+            except (InvalidInput, *DIVERGED) as error:
+                if isinstance(error, InvalidInput) and not isinstance(error.__cause__, DIVERGED):
+                    raise
                 raise self._diverged(number, active, sites, metric.columns[0]) from error
             for name, value in found.items():
                 if metric.per_replica:
@@ -187,7 +189,7 @@ class Evaluator:
 
     def about(self) -> dict[str, str]:
         """Return the descriptions of columns whose metrics have one."""
-        explained = [(m, m.about(self)) for m in self.metrics if isinstance(m, Explained)]
+        explained = [(m, call(m, "about", self)) for m in self.metrics if isinstance(m, Explained)]
         return {column: text for m, text in explained for column in m.columns}
 
     def warnings(self) -> list[str]:
@@ -196,5 +198,5 @@ class Evaluator:
             text
             for m in self.metrics
             if isinstance(m, Warns)
-            for text in m.warnings(self, *self._latest.get(m.columns[0], (math.nan, 0)))
+            for text in call(m, "warnings", self, *self._latest.get(m.columns[0], (math.nan, 0)))
         ]

@@ -16,7 +16,7 @@ from fedsim.engine.sites import SiteNetwork
 from fedsim.exchanges import Gossip
 from fedsim.metrics.mcmc import common_start
 from fedsim.network import Network
-from fedsim.protocols import PrivacyGuarantee, Runtime
+from fedsim.protocols import PrivacyGuarantee, Runtime, call
 from fedsim.results import Result, cpu_features, versions
 from fedsim.results.checksums import to_json
 from fedsim.runtime.process import blas_kernels
@@ -107,7 +107,7 @@ def _privacy(run: Run, rounds: pd.DataFrame) -> dict[str, Any]:
     scenario, ledger = run.system.scenario, run.evaluator.ledger
     privacy: dict[str, Any] = {}
     if isinstance(scenario.algorithm, PrivacyGuarantee):
-        privacy["guarantee"] = described(scenario.algorithm.guarantee(scenario.problem))
+        privacy["guarantee"] = described(call(scenario.algorithm, "guarantee", scenario.problem))
     if ledger is not None and not run.system.timing_only:
         none = np.full(len(rounds), np.nan)  # no round has counted
         last = rounds.assign(epsilon=rounds.get("epsilon", none)).groupby("replica")["epsilon"].max()  # it never falls

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
-from fedsim.errors import ClientFailed, FedsimError
-from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem, potentials_of
+from fedsim.checks import call_users_code
+from fedsim.errors import ClientFailed
+from fedsim.protocols import Algorithm, BatchSize, Codec, FixedLength, Problem, call, member, potentials_of
 from fedsim.runtime.jobs import Encoded
-from fedsim.runtime.validation import all_locked, changed_in_place, client_answer, memory_answer, real
-from fedsim.text import short_str
+from fedsim.runtime.validation import all_locked, client_answer, memory_answer, real
 
 
 class DryJob:
@@ -48,8 +48,8 @@ class DryJob:
         return self.potential(theta)
 
     def encode(self, codec: Codec | tuple[Codec, ...], value: Array, lane: int = 0) -> Encoded:
-        if isinstance(codec, FixedLength) and codec.fixed:
-            return Encoded(value, codec.length(value.shape[-1], value.dtype))
+        if isinstance(codec, FixedLength) and member(codec, "fixed"):
+            return Encoded(value, call(codec, "length", value.shape[-1], value.dtype))
         return Encoded(value, None)  # a codec per client: the length depends on the client
 
 
@@ -71,20 +71,14 @@ def reply_shape(algorithm: Algorithm, problem: Problem, state: Arrays, dtype: np
     where = f"{type(algorithm.wrapped).__name__}.client"
     memory = {n: np.asarray(m, dtype) for n, m in algorithm.memory(problem.wrapped).items()}
     message = {n: np.zeros_like(m) for n, m in algorithm.broadcast(state).items()}
-    try:
-        job = DryJob(problem, dtype, round)
-        answer = algorithm.client(job, all_locked(message), all_locked(memory))
-        values, remembered = client_answer(where, answer)
-        memory_answer(where, remembered, memory)
-    except FedsimError:
-        raise
-    except (Exception, SystemExit) as error:
-        what = f"raised {type(error).__name__}: {short_str(error, 300)}"
-        if changed_in_place(error):
-            what = "changed an array in place that it received; work on a copy"
-        raise ClientFailed(
-            f"{where} {what} (while its reply was measured on a job without data, round {round})"
-        ) from error
+
+    def failed(what: str) -> ClientFailed:
+        return ClientFailed(f"{where} {what} (while its reply was measured on a job without data, round {round})")
+
+    job, client = DryJob(problem, dtype, round), algorithm.wrapped.client
+    answer = call_users_code(failed, client, job, all_locked(message), all_locked(memory))
+    values, remembered = client_answer(where, answer)
+    memory_answer(where, remembered, memory)
     bits: int | None = 0
     empty = {}
     for name, v in values.items():

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from fedsim.arrays import Array, Arrays
+from fedsim.checks import call_function
 from fedsim.engine.checkpoint import Checkpointer
 from fedsim.engine.clock import Clock
 from fedsim.engine.commit import Totals, commit
@@ -227,7 +228,7 @@ class Run:
             self._latest |= overall | {n: float(np.nanmedian(v)) for n, v in per_replica.items()}
             progress = Progress(number, len(active), seconds, up, dict(self._latest))
             for observer in self.observers:
-                observer(progress)
+                call_function(f"observer {getattr(observer, '__name__', type(observer).__name__)}", observer, progress)
 
     def close_rounds(self, block: RoundBlock, low: int, high: int, counted: Array, theta: Array | None) -> None:
         """Record rounds low ... high - 1, which were learnt in one call; theta is (rounds, replicas, d)."""

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedsim.arrays import Array, Numbers
-from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
 from fedsim.problems.shards import rows_per_batch
-from fedsim.protocols import Backend, DeviceModel, NetworkModel, Visitors
+from fedsim.protocols import Backend, NetworkModel, Visitors
 from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
 from fedsim.rules.closing import tie_of
-from fedsim.rules.visits import DRAWN, IN_UPLOAD, NO_DROP
+from fedsim.rules.visits import DRAWN
 from fedsim.runtime.jobs import Setting
 
 if TYPE_CHECKING:
@@ -150,8 +149,6 @@ class System:
         if devices is not None and not devices.reliable:
             rng = self.draws(Stream.DROPOUT, *address)
             drop, fraction = map(np.asarray, devices.drop(client, np.full(m, now_s), rng))
-            _check(devices, "drop", drop, client, (drop >= NO_DROP) & (drop <= IN_UPLOAD))
-            _check(devices, "drop", fraction, client, (fraction >= 0) & (fraction <= 1))
             drawn["drop"], drawn["fraction"] = drop, fraction
         return drawn
 
@@ -163,9 +160,7 @@ class System:
         if devices is None:
             return np.zeros(len(client))
         rng = self.draws(Stream.COMPUTE, position, client, round - 1, visit)
-        seconds = np.asarray(devices.compute_s(client, work, np.full(len(client), now_s), rng), float)
-        _check(devices, "compute_s", seconds, client, seconds >= 0)
-        return seconds
+        return np.asarray(devices.compute_s(client, work, np.full(len(client), now_s), rng), float)
 
     def draw_ties(self, position: int, sender: Array, receiver: Array, round: int) -> Array:
         """Return the keyed number of every message between sites in a round, counted from 1."""
@@ -188,13 +183,7 @@ class System:
         if self.devices is None or self.always_online:
             return np.full(len(client), now_s)
         rng = self.draws(Stream.AVAILABILITY, position, client)
-        at = np.asarray(self.devices.next_available(client, np.full(len(client), now_s), rng))
-        if at.shape != client.shape or not (at >= now_s).all():
-            raise InvalidInput(
-                f"{type(self.devices.wrapped).__name__}.next_available returned {at!r:.60} at {now_s:g} s; return one "
-                "time per client, now or later"
-            )
-        return at
+        return np.asarray(self.devices.next_available(client, np.full(len(client), now_s), rng))
 
     def offline_s(self, position: int, client: Array, now_s: float) -> Array:
         """Return when each client, online now, goes offline; now for a client that is offline."""
@@ -202,11 +191,6 @@ class System:
             return np.full(len(client), np.inf)
         rng = self.draws(Stream.AVAILABILITY, position, client)
         until = np.asarray(self.devices.available_until(client, np.full(len(client), now_s), rng))
-        if until.shape != client.shape or np.isnan(until).any():
-            raise InvalidInput(
-                f"{type(self.devices.wrapped).__name__}.available_until returned {until!r:.60}; return one time "
-                "per client"
-            )
         return np.asarray(np.maximum(until, now_s))
 
     def enough_online_s(self, position: int, client: Array, enough: int, now_s: float) -> float:
@@ -253,12 +237,3 @@ def routes_of(network: NetworkModel | None, rows: int, upward: bool) -> Routes:
 def ties_of(uniforms: Array) -> Array:
     """Return the keyed numbers of visits or messages."""
     return np.array([tie_of(u) for u in uniforms.tolist()], np.int64)
-
-
-def _check(devices: DeviceModel, method: str, value: Array, client: Array, right: Array) -> None:
-    """Refuse answers of users' own devices that no clock can use."""
-    if np.shape(value) != client.shape or not right.all():
-        raise InvalidInput(
-            f"{type(devices.wrapped).__name__}.{method} returned {value!r:.60} for {len(client)} visits; return one "
-            "number per visit: seconds of at least 0, phases from 0 to 3, fractions from 0 to 1"
-        )

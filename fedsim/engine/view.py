@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import check_int
 from fedsim.engine.system import System
-from fedsim.errors import InvalidInput
+from fedsim.errors import InvalidInput, ResultWarning
 from fedsim.rng import Draws, Stream
 
 LAST = ("duration_s", "received_s", "round", "loss")
@@ -46,13 +47,9 @@ class SiteView:
         policy, here = self._system.policy, slice(self._position, self._position + 1)
         self._lifted = policy.batched
         self._rng = self._system.draws(Stream.SELECT, here, self._site, round - 1, single=not self._lifted)
-        answer = policy.select(self, self._rng)
+        answer = np.asarray(policy.select(self, self._rng))
         name = type(policy.wrapped).__name__
-        try:
-            answer = np.asarray(answer)
-        except ValueError:  # rows of different lengths
-            raise InvalidInput(f"{name}.select returned {answer!r:.60}; return a list of client numbers") from None
-        clients, multiplicity = cohort_of(np.asarray(answer[0] if self._lifted else answer), self.clients)
+        clients, multiplicity = cohort_of(answer[0] if self._lifted and answer.ndim == 2 else answer, self.clients)
         strangers = clients[self._system.sites.site_of[clients] != self._site]
         if len(strangers):
             raise InvalidInput(
@@ -76,17 +73,7 @@ class SiteView:
     def closing_s(self, now_s: float) -> float:
         """Ask the policy when the round closes; inf: keep waiting."""
         self.now_s = now_s
-        answer: SupportsFloat = self._system.policy.close(self)
-        try:
-            instant = float(answer)
-        except (TypeError, ValueError):
-            instant = np.nan
-        if instant != instant:
-            raise InvalidInput(
-                f"{type(self._system.policy.wrapped).__name__}.close returned no time in round {self.round}; return "
-                "seconds on the virtual clock, or inf to keep waiting"
-            )
-        return instant
+        return float(self._system.policy.close(self))
 
     def online(self) -> Array:
         """Return the site's clients that are online now."""
@@ -140,14 +127,29 @@ class SiteView:
             raise AttributeError(f"view.last(ids, {column!r}): choose one of {', '.join(map(repr, LAST))}")
         clients = np.atleast_1d(np.asarray(ids)).astype(np.int64)
         if column == "loss":
-            if self._system.sites.every > 1 and not self._is_star:
-                raise InvalidInput(
-                    f"{type(self._system.policy.wrapped).__name__} reads losses, which are not known in time where "
-                    "edges are rounds apart; set every=1"
-                )
+            self._explain_losses()
             return np.full(len(clients), np.nan) if self._observed is None else self._observed(self._position, clients)
         at = LAST.index(column)
         return np.array([self._replies.get(c, NO_REPLY)[at] for c in clients.tolist()], np.float64)
+
+    def _explain_losses(self) -> None:
+        """Warn of losses that are NaN in all rounds; refuse them where only some would be."""
+        system = self._system
+        if system.sites.every > 1 and not self._is_star:
+            raise InvalidInput(
+                f"{type(system.policy.wrapped).__name__} reads losses, which are not known in time where "
+                "edges are rounds apart; set every=1"
+            )
+        why = ""
+        if not system.reports_loss:
+            why = (
+                f"clients of {type(system.algorithm.wrapped).__name__} report no loss; write local_only = ('loss',) "
+                "and return job.loss(theta) as 'loss' in its client's reply"
+            )
+        elif system.timing_only:
+            why = "timing_only=True computes no losses; run with learning"
+        if why:
+            warnings.warn(f"view.last(ids, 'loss') is NaN: {why}", ResultWarning, stacklevel=3)
 
     def _is_online(self, ids: Array) -> Array:
         return np.asarray(self._system.online_s(self._position, ids, self.now_s) == self.now_s)

@@ -7,7 +7,7 @@ metric of your own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ from fedsim.metrics.scores import (
     total_variation,
 )
 from fedsim.metrics.theta import Function, FunctionMetric, consensus, distance_to, distance_to_ps, loss, mse
-from fedsim.protocols import Metric
+from fedsim.protocols import Metric, member, missing
 from fedsim.text import short_repr
 
 __all__ = [
@@ -114,18 +114,22 @@ def resolve(metric: Metric | str | Function, probe: npt.ArrayLike | None = None)
             raise InvalidInput(f"metric {short_repr(metric)} needs arguments; write fs.metrics.{metric}(...)")
         made: Metric = _FACTORIES[metric]()
         return made
-    if isinstance(metric, type) or not (isinstance(metric, Metric) or callable(metric)):
+    is_metric = not isinstance(metric, type) and not missing(metric, Metric)
+    if isinstance(metric, type) or not (is_metric or callable(metric)):
         raise InvalidInput(
             f"{short_repr(metric)} is not a metric; pass fs.metrics.w2(), a name such as 'w2', or a function"
         )
-    if isinstance(metric, Metric):
-        return metric
+    if is_metric:
+        for name in ("columns", "per_replica"):
+            member(metric, name)
+        return cast(Metric, metric)
+    function = cast(Function, metric)
     name = getattr(metric, "__name__", "<unnamed>")
     if any(metric is make for make in _FACTORIES.values()):
         raise InvalidInput(f"fs.metrics.{name} makes a metric; call it: fs.metrics.{name}(...)")
     if name.startswith("<"):
         raise InvalidInput("the function of a metric has no name for its column; write `def my_metric(theta): ...`")
     per_replica = (
-        probe is None or np.ndim(call_function(f"metric {name}(theta)", metric, check_array("probe", probe))) > 0
+        probe is None or np.ndim(call_function(f"metric {name}(theta)", function, check_array("probe", probe))) > 0
     )
-    return FunctionMetric(metric, per_replica)
+    return FunctionMetric(function, per_replica)

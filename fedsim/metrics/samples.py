@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Exact, HasPotential, MetricView, Predicts, ProblemLike, total_potential
+from fedsim.protocols import Exact, HasPotential, MetricView, Predicts, ProblemLike, call, total_potential
 
 
 class SampleArrays:
@@ -42,7 +42,7 @@ class SampleArrays:
 def predictions_of(problem: Predicts, theta: Array) -> Array:
     """Return the probabilities of every replica, (replicas, rows, classes); NaN for stopped replicas."""
     running = np.flatnonzero(~np.isnan(theta).any(axis=1))
-    each = [np.asarray(problem.predict(theta[r]), np.float64) for r in running]
+    each = [np.asarray(call(problem, "predict", theta[r]), np.float64) for r in running]
     out = np.full((len(theta), *each[0].shape), np.nan)
     out[running] = each
     return out
@@ -53,7 +53,7 @@ def negative_log_posterior(problem: ProblemLike, theta: Array) -> Array:
     theta = np.asarray(theta, np.float64)
     out, valid = np.full(len(theta), np.nan), ~np.isnan(theta).any(axis=1)
     if isinstance(problem, Exact):
-        mean, covariance = problem.exact()
+        mean, covariance = call(problem, "exact")
         centred = theta[valid] - mean
         out[valid] = (centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1) / 2
     elif isinstance(problem, HasPotential):

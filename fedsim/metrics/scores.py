@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array
 from fedsim.checks import as_array, check_array, check_float, check_int
 from fedsim.errors import InvalidInput
-from fedsim.protocols import Predicts
+from fedsim.protocols import Predicts, call
 from fedsim.rng.elementary import log64
 from fedsim.text import short_repr
 
@@ -152,9 +152,9 @@ def averaged(samples: Array, problem: Predicts) -> Array:
     recorded = samples[~np.isnan(samples).any(axis=1)]
     if not len(recorded):
         raise InvalidInput("metrics.predictions: the run has recorded no samples; set record=fs.Record(every=...)")
-    total = np.asarray(problem.predict(recorded[0]), np.float64)
+    total = np.asarray(call(problem, "predict", recorded[0]), np.float64)
     for theta in recorded[1:]:
-        total = total + problem.predict(theta)
+        total = total + call(problem, "predict", theta)
     return np.asarray(total / total.sum(axis=1, keepdims=True))
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import call_function, check_array, check_float, check_name
 from fedsim.errors import InvalidInput
-from fedsim.protocols import HasLoss, MetricView, Stable
+from fedsim.protocols import HasLoss, MetricView, Stable, call
 from fedsim.text import short_repr
 
 Function = Callable[[Array], npt.ArrayLike]
@@ -36,7 +36,7 @@ class Loss:
             raise InvalidInput(f"metric 'loss': {type(view.problem).__name__} has no loss(theta)")
         out = np.full(len(view.theta), np.nan)
         running = np.isfinite(view.theta).all(axis=1)
-        out[running] = view.problem.loss(view.theta[running])
+        out[running] = call(view.problem, "loss", view.theta[running])
         if np.isnan(out[running]).any():
             raise FloatingPointError("the loss is NaN where theta is finite")
         return {"loss": out}
@@ -107,7 +107,7 @@ class DistanceToStable:
                     f"metric 'distance_to_ps': {type(view.problem).__name__} has no performatively_stable(); use "
                     "PerformativeMean or StrategicCredit, or fs.metrics.distance_to(point)"
                 )
-            self._known = view.problem, np.asarray(view.problem.performatively_stable(), np.float64)
+            self._known = view.problem, np.asarray(call(view.problem, "performatively_stable"), np.float64)
         return DistanceTo(self._known[1]).evaluate(view)
 
 

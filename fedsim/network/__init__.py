@@ -90,6 +90,7 @@ class Network:
         if isinstance(graph, type) or not hasattr(graph, "is_multigraph") or graph.is_multigraph():
             kind = type(graph).__name__
             raise InvalidInput(f"the network's graph is a {kind}: give a networkx Graph or DiGraph, one edge per link")
+        graph = graph.copy()  # later changes of the caller's graph change nothing
         server = server_of(graph, server)
         numbers = clients_of(graph, clients)
         if server is not None and server in numbers:

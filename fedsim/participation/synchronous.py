@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
-from fedsim.checks import as_float_array, check_choice, check_cohort, check_counts, check_positive
+from fedsim.checks import as_float_array, check_allocation, check_choice, check_cohort, check_counts, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.protocols import PolicyColumns, Rng, View
 from fedsim.renamed import refuse_old_keywords
@@ -87,6 +87,7 @@ class WithReplacement:
 
     def check(self, clients: int) -> None:
         check_cohort("participation.with_replacement", None, self.at_least, clients)
+        check_allocation(f"participation.with_replacement({self.draws})", 16 * self.draws, "use fewer draws")
 
     def chance(self, weights: Array, clients: Array) -> tuple[Array, bool]:
         return 1 - (1 - weights) ** self.draws, True

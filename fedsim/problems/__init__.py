@@ -38,7 +38,7 @@ from fedsim.problems.payload import Payload
 from fedsim.problems.performative import PerformativeMean
 from fedsim.problems.softmax import SoftmaxRegression
 from fedsim.problems.torch import Torch
-from fedsim.protocols import Backend, Clips, ProblemLike, Rows, as_problem
+from fedsim.protocols import Backend, Clips, ProblemLike, Rows, as_problem, call
 
 __all__ = [
     "GaussianMean",
@@ -118,7 +118,7 @@ def clipped_gradients(
 ) -> Array:
     """Return sums of per-row gradients, each scaled down to norm `clip`, by the problem's `clipped` if it has one."""
     if isinstance(problem, Clips):
-        return np.asarray(problem.clipped(theta, clients, rows, clip))
+        return np.asarray(call(problem, "clipped", theta, clients, rows, clip))
     if rows is None:
         sizes = problem.sizes[clients]
         rows = (np.concatenate([np.arange(n) for n in sizes]), np.concatenate([[0], np.cumsum(sizes)]))

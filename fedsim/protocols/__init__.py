@@ -12,6 +12,7 @@ tested with `isinstance`.
     network         NetworkLike; the routes as columns
     metrics         Metric, MetricView, Observer
     runtime         Codec, Backend, Session, Runtime
+    answers         members of users' parts, called and checked in one place
     defaults        with_defaults and its forms for each role
 
 `__all__` lists what the author of a part needs. `fs.testing.check(part)` runs the contract of a role on any object.
@@ -37,6 +38,7 @@ from fedsim.protocols.algorithms import (
     RoundsToLearn,
     Visitors,
 )
+from fedsim.protocols.answers import call, has, member
 from fedsim.protocols.defaults import (
     WithDefaults,
     as_algorithm,

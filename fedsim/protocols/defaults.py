@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any, cast
 
 from fedsim.protocols.algorithms import Algorithm
+from fedsim.protocols.answers import has, member
 from fedsim.protocols.devices import DeviceModel
 from fedsim.protocols.metrics import Observer, ObserverOptions
 from fedsim.protocols.network import NetworkModel
@@ -29,7 +30,7 @@ class WithDefaults:
 
     def __init__(self, part: object, role: type) -> None:
         for name, default in members(role).items():
-            value = getattr(part, name, None)
+            value = member(part, name)
             if value is None and (callable(default) or not hasattr(part, name)):
                 if isinstance(default, property):
                     assert default.fget is not None
@@ -97,7 +98,7 @@ def _depth(kind: type, name: str) -> int:
 
 def missing(part: object, required: type) -> str:
     """Return the first required member of a role that an object lacks; "" for none."""
-    return next((name for name in members(required) if not hasattr(part, name)), "")
+    return next((name for name in members(required) if not has(part, name)), "")
 
 
 @cache

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.errors import InvalidInput
+from fedsim.protocols.answers import call, member
 
 if TYPE_CHECKING:
     from fedsim.protocols.algorithms import BatchSize
@@ -184,17 +185,17 @@ def potentials_of(problem: ProblemLike) -> Potentials:
 
     def batched(theta: Array, clients: Array, rows: Rows = None) -> Array:
         form = cast(BatchedPotentials, problem)
-        return np.asarray(form.potentials(np.ascontiguousarray(theta, np.float64), clients, rows))
+        return np.asarray(call(form, "potentials", np.ascontiguousarray(theta, np.float64), clients, rows))
 
     return batched if isinstance(problem, BatchedPotentials) else one_by_one
 
 
 def potentials_one_by_one(problem: HasPotential, theta: Array, clients: Array, rows: Rows = None) -> Array:
     """Return the jobs' potentials (jobs,), one call of `problem.potential` each: bits do not depend on other jobs."""
-    out = np.empty(len(clients))
+    out, potential = np.empty(len(clients)), member(problem, "potential")
     for i, c in enumerate(clients):
         chosen = None if rows is None else rows[0][rows[1][i] : rows[1][i + 1]]
-        out[i] = problem.potential(theta[i], int(c), chosen)
+        out[i] = potential(theta[i], int(c), chosen)
     return out
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
 from fedsim import protocols, renamed
-from fedsim.checks import check_bool, check_choice
+from fedsim.checks import check_bool, check_choice, check_path
 from fedsim.engine.memory_needed import check_memory
 from fedsim.errors import InvalidInput, ResultWarning
 from fedsim.results import Result
@@ -76,12 +76,7 @@ def run(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
         result: Result = scenario.execute(**options)
     else:
         job = arun(scenario, **options)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            result = asyncio.run(job)
-        else:
-            result = _in_another_thread(job)
+        result = _in_another_thread(job) if _in_a_loop() else asyncio.run(job)
     if options.get("source") is None:  # the command line prints the warnings of a scenario file itself
         for text in result.manifest.get("warnings", ()):
             warnings.warn(text, ResultWarning, stacklevel=2)
@@ -127,6 +122,7 @@ def _checked(options: RunOptions) -> RunOptions:
             remedy = f"run({name}=): no such option; choose among {', '.join(DEFAULTS)}"
             raise InvalidInput(renamed.sentence(f"fs.run({name}=)") or remedy)
     given = cast(RunOptions, {**DEFAULTS, **options})
+    given["out"] = None if given["out"] is None else check_path("out", given["out"])
     given["timing_only"] = check_bool("timing_only={!r}", given["timing_only"])
     given["resume"] = check_bool("resume={}", given["resume"])
     check_choice("clock={!r}", given["clock"], ("auto", "simpy", "compiled"))
@@ -140,6 +136,14 @@ def _checked(options: RunOptions) -> RunOptions:
     if runtime is not None and (isinstance(runtime, type) or protocols.missing(runtime, protocols.Runtime)):
         raise InvalidInput(f"runtime={short_repr(runtime)}: write fs.Inline() or fs.Ray()")
     return given
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _in_another_thread(job: Coroutine[Any, Any, Result]) -> Result:

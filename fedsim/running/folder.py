@@ -31,6 +31,8 @@ from fedsim.results.folder import (
     save_in_place,
     state,
 )
+from fedsim.runtime.process import blas_kernels
+from fedsim.text import short_str
 
 if TYPE_CHECKING:
     from fedsim.running import RunOptions
@@ -80,7 +82,7 @@ class RunFolder:
                 return cls(folder, checkpoints, checkpoints.find(), None, work, held)
             files.remove_folder(folder / CHECKPOINTS)  # of a run that was killed before its first
             facts = {"checkpoint_every": every, "timing_only": timing_only, "clock": options["clock"], "work": work}
-            begin(folder, {"source": source or {}, **facts}, made)
+            begin(folder, {"source": source or {}, "blas_kernels": blas_kernels(), **facts}, made)
             return cls(folder, checkpoints, "", None, work, held, fresh=not resumable)
         except BaseException:
             give_up(folder, held, made and found == "empty")
@@ -239,9 +241,20 @@ def _check_started(folder: Path, work: str, source: dict[str, Any] | None, resum
     if resume:
         _check_version(folder, str(facts.get("version", OLDEST)))
         _check_source(folder, facts.get("source"), source)
+        _check_blas(folder, facts.get("blas_kernels"))
         if facts.get("work") != work:
             raise InvalidInput(f"{folder} holds an unfinished run of another scenario; give it another --out")
     return facts.get("made") is True
+
+
+def _check_blas(folder: Path, before: object) -> None:
+    """Refuse to resume with other BLAS kernels, which give other bits; another library may have been loaded since."""
+    now = blas_kernels()
+    if isinstance(before, list) and not (set(before) <= set(now) or set(now) <= set(before)):
+        raise InvalidInput(
+            f"{folder} was begun with the BLAS kernels {', '.join(map(short_str, before))}, and these are "
+            f"{', '.join(now)}, which give other bits; set OPENBLAS_CORETYPE as it was, or choose another --out"
+        )
 
 
 def _load_same(

@@ -70,6 +70,7 @@ class Weighing:
     ) -> None:
         """`p` and `clients`, (clients,): p_c among those that share a client's model, and how many (None: all)."""
         self._policy, self._weigh = policy, algorithm.weigh or policy.weigh
+        self._owner = type((algorithm if algorithm.weigh else policy).wrapped).__name__
         self._p, self._clients, self._models = p, clients, models
         self._by_client = models < sites  # a cloud keeps the only model: sums run in client order, whatever the edge
 
@@ -98,7 +99,7 @@ class Weighing:
         if self._weigh is None:
             return declared
         p, multiplicity, starts, declared = (locked(array) for array in (p, multiplicity, starts, declared))
-        return weighed(self._weigh, Received(p, multiplicity, starts, clients, self._policy, declared))
+        return weighed(self._owner, self._weigh, Received(p, multiplicity, starts, clients, self._policy, declared))
 
 
 def declared_weights(

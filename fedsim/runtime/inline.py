@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,14 +18,13 @@ import numpy as np
 
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import check_choice, check_int
-from fedsim.errors import ClientFailed, FedsimError, InvalidInput, NonFinite
-from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm
+from fedsim.checks import call_users_code, check_choice, check_int
+from fedsim.errors import ClientFailed, InvalidInput, NonFinite
+from fedsim.protocols import AlgorithmLike, Quadratic, as_algorithm, call
 from fedsim.runtime.blocks import BlockCohort, KeysOfRounds, LearningBlock, Learnt, learn
 from fedsim.runtime.jobs import Batch, Encoded, JobsAtHand, Reply, Setting
 from fedsim.runtime.process import keep_freed_memory
-from fedsim.runtime.validation import all_locked, changed_in_place, client_answer, memory_answer, real
-from fedsim.text import short_str
+from fedsim.runtime.validation import all_locked, client_answer, memory_answer, real
 
 QUICK_S = 1e-3  # a shorter round is mostly Python, which threads cannot share
 SMALL = 50_000  # numbers to update; below it, another thread costs more time than it saves
@@ -104,23 +102,15 @@ class Worker:
             return self._guarded(body, job, message, memory)
 
     def _guarded(self, body: Callable[..., Any], job: JobsAtHand, message: Arrays, memory: Arrays) -> Any:
-        try:
-            return body(job, message, memory)
-        except FedsimError:
-            raise
-        except BaseException as error:  # sys.exit() too, which would end a host, or the program, silently
-            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise  # Ctrl-C, which only the main thread receives
+        def failed(what: str) -> ClientFailed:
             batch = job.batch
             who = (
                 f"client {batch.client[0]}" if len(batch) == 1 else f"clients {sorted(set(batch.client.tolist()))[:5]}"
             )
-            if changed_in_place(error):
-                what = "changed an array in place that it received; work on a copy: theta = theta - step"
-            else:
-                what = f"raised {type(error).__name__}: {short_str(error, 300)}"
             at = f"round {batch.round + 1}, replica {batch.replica[0]}, seed {self.setting.seed}"
-            raise ClientFailed(f"{self.who} {what} ({who}, {at})") from error
+            return ClientFailed(f"{self.who} {what} ({who}, {at})")
+
+        return call_users_code(failed, body, job, message, memory)
 
     def _reply(self, values: dict[str, Any], memory: Arrays, jobs: int) -> Reply:
         bits = np.zeros(jobs, np.int64)
@@ -223,7 +213,7 @@ def step_size_hint(algorithm: AlgorithmLike, setting: Setting) -> str:
     eta = as_algorithm(algorithm).step_size
     problem: Any = setting.problem
     if isinstance(problem, Quadratic) and setting.problem.clients * setting.problem.dim**3 < 10**8:
-        hessian = problem.quadratic()[0] / setting.weights[:, None, None]
+        hessian = call(problem, "quadratic")[0] / setting.weights[:, None, None]
         return f"try step_size <= {1 / (2 * np.linalg.eigvalsh(hessian).max()):.1g}"
     return f"try step_size <= {eta / 10:.1g}" if isinstance(eta, float) else "try smaller step sizes"
 

@@ -26,6 +26,8 @@ from fedsim.protocols import (
     Quantise,
     Reacts,
     as_problem,
+    call,
+    member,
     potentials_of,
 )
 from fedsim.rng import Stream, check_address
@@ -170,10 +172,9 @@ class JobsAtHand:
         """
         problem, theta = self._setting.problem, self._up(theta)
         if self._setting.reacts:  # data are drawn given theta
+            keys, backend = self._data_key, self._setting.backend
             return self._down(
-                np.array(
-                    problem.react(theta, self._batch.client, self._data_key, step, batch_size, self._setting.backend)
-                )
+                np.array(call(problem, "react", theta, self._batch.client, keys, step, batch_size, backend))
             )
         rows, scale = self._rows(batch_size, step, split)
         if clip is not None:
@@ -218,14 +219,14 @@ class JobsAtHand:
         A tuple of codecs is one per client.
         """
         if not isinstance(codec, tuple):
-            return self.encode_by(codec.quantise, value, lane)
+            return self.encode_by(member(codec, "quantise"), value, lane)
         kinds = list(dict.fromkeys(codec))
         kind = np.array([kinds.index(c) for c in codec])[self._batch.client]
 
         def quantise(values: Array, keys: Array) -> tuple[Array, Array]:
-            out, bits = kinds[0].quantise(values, keys)
+            out, bits = call(kinds[0], "quantise", values, keys)
             for k in np.unique(kind[kind > 0]):
-                other, length = kinds[k].quantise(values, keys)
+                other, length = call(kinds[k], "quantise", values, keys)
                 out, bits = np.where((kind == k)[:, None], other, out), np.where(kind == k, length, bits)
             return out, bits
 

@@ -14,15 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array, Arrays
-from fedsim.checks import as_array
+from fedsim.checks import as_array, call_function
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Algorithm, Received, Replies, Rng
 from fedsim.text import short_repr
-
-
-class ChangedInPlace(InvalidInput):
-    """A user's code changed an input array in place."""
-
 
 REMEDY = "return (reply, memory), two dicts of arrays by name"
 
@@ -45,11 +40,6 @@ def unlocked(array: Array) -> Array:
     if array.flags.writeable or not isinstance(base, np.ndarray) or base.shape != array.shape:
         return array
     return base if base.dtype == array.dtype and base.strides == array.strides else array
-
-
-def changed_in_place(error: BaseException) -> bool:
-    """Return True if an error is NumPy's refusal to change a read-only array."""
-    return isinstance(error, ValueError) and "read-only" in str(error)
 
 
 def client_answer(who: str, answer: object) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -97,13 +87,7 @@ def server_of(algorithm: Algorithm) -> Callable[[Arrays, Replies, Rng], Arrays]:
 def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, rng: Rng) -> Arrays:
     """Return the server's new state; refuse other names and shapes than before."""
     who = f"{type(algorithm.wrapped).__name__}.server"
-    try:
-        new = algorithm.server(all_locked(state), replies, rng)
-    except ValueError as error:
-        if not changed_in_place(error):
-            raise
-        remedy = "work on a copy: theta = theta + step"
-        raise ChangedInPlace(f"{who} changed an array in place that it received; {remedy}") from error
+    new = algorithm.server(all_locked(state), replies, rng)
     if not isinstance(new, Mapping) or not new:
         raise InvalidInput(f"{who} returned {short_repr(new, 60)}; return the new state, a dict of arrays by name")
     out = {}
@@ -115,17 +99,11 @@ def served(algorithm: Algorithm, state: Mapping[str, Array], replies: Replies, r
     return out
 
 
-def weighed(weigh: Callable[[Received], npt.ArrayLike], received: Received) -> Array:
+def weighed(owner: str, weigh: Callable[[Received], npt.ArrayLike], received: Received) -> Array:
     """Return a policy's or an algorithm's weights; refuse anything but one finite number per reply."""
     policy = "" if received.policy is None else type(received.policy.wrapped).__name__
-    owner = type(getattr(weigh, "__self__", weigh)).__name__
     who, rows = f"{owner}.weigh" + f" (with {policy})" * (policy not in ("", owner)), len(received.p)
-    try:
-        weights = weigh(received)
-    except ValueError as error:
-        if not changed_in_place(error):
-            raise
-        raise ChangedInPlace(f"{who} changed an array in place that it received; work on a copy") from error
+    weights = call_function(who, weigh, received)
     array = as_array(weights)
     if array is None or array.shape != (rows,):
         found = short_repr(weights, 60) if array is None else f"an array of shape {array.shape}"

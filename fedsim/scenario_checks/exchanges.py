@@ -8,6 +8,7 @@ import numpy as np
 
 from fedsim.errors import InvalidInput
 from fedsim.exchanges import Gossip, TiersExchange
+from fedsim.protocols import as_problem
 from fedsim.rules.closing import WHEN_ALL_ENDED, Closing, counts_replies
 from fedsim.rules.selection import ALL
 from fedsim.scenario_checks import call_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def check_graph(scenario: Scenario) -> None:
     """Refuse a gossip graph whose nodes are not the clients."""
-    exchange, clients = scenario.exchange, scenario.problem.clients
+    exchange, clients = scenario.exchange, as_problem(scenario.problem).clients
     if isinstance(exchange, Gossip) and exchange.sites != clients:
         raise InvalidInput(
             f"exchanges.gossip(graph): {exchange.sites} nodes for {clients} clients; give every client a node"

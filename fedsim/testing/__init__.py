@@ -23,12 +23,13 @@ __all__ = ["Broken", "check", "small_problem"]
 def check(subject: object, problem: ProblemLike | None = None) -> list[str]:
     """Check an algorithm, a problem, a policy, devices, a codec or a network.
 
-    Algorithms and policies are tested on `problem`. By default an algorithm is tested on a Gaussian, a logistic and a
-    softmax problem with clients of unequal sizes, on the last two unless its `init` refuses them.
+    Algorithms and policies are tested on `problem`. By default a policy is tested with more clients than it selects,
+    and an algorithm on a Gaussian, a logistic and a softmax problem with clients of unequal sizes, on the last two
+    unless its `init` refuses them.
     """
     roles: list[tuple[type, Callable[[Any], list[str]]]] = [
         (AlgorithmLike, lambda it: check_algorithm_on_all(it) if problem is None else check_algorithm(it, problem)),
-        (PolicyLike, lambda it: check_policy(it, small_problem() if problem is None else problem)),
+        (PolicyLike, lambda it: check_policy(it, problem)),
         (NetworkLike, check_network),
         (DevicesLike, check_devices),
         (Codec, check_codec),

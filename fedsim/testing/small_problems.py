@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim import rng
-from fedsim.arrays import Array
+from fedsim.arrays import Array, Arrays
 from fedsim.problems import GaussianMean, LogisticRegression, SoftmaxRegression
-from fedsim.protocols import ProblemLike
+from fedsim.protocols import Job, ProblemLike, Replies, Rng, Visitors
 
 SIZES = (12, 8, 19, 10, 7, 15, 13)  # rows of the clients
 
 
-def small_problem() -> GaussianMean:
-    """Return a problem of seven equal clients in three dimensions, with exact posterior."""
-    return GaussianMean.synthetic(clients=7, dim=3, heterogeneity=2.0, samples=12, seed=5)
+def small_problem(clients: int = 7) -> GaussianMean:
+    """Return a problem of equal clients in three dimensions, with exact posterior."""
+    return GaussianMean.synthetic(clients=clients, dim=3, heterogeneity=2.0, samples=12, seed=5)
 
 
 def small_problems(own: int | None = None) -> list[ProblemLike]:
@@ -50,3 +50,25 @@ def _drawn(seed: int) -> tuple[Array, Array]:
     )
     x = np.sqrt(2.0) * centres + noise
     return x, (x + doubt).argmax(axis=1).astype(np.float64)
+
+
+class ReportsLoss:
+    """Gradient descent whose clients report their losses, for policies that read them."""
+
+    local_only = ("loss",)
+
+    def init(self, problem: ProblemLike, initial: Array) -> Arrays:
+        return {"theta": initial}
+
+    def broadcast(self, state: Arrays) -> Arrays:
+        return state
+
+    def work(self, job: Visitors) -> float:
+        return 1
+
+    def client(self, job: Job, message: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
+        theta = message["theta"]
+        return {"theta": theta - 1e-3 * job.gradient(theta, 0), "loss": job.loss(theta)}, memory
+
+    def server(self, state: Arrays, replies: Replies, rng: Rng) -> Arrays:
+        return {"theta": replies.mean("theta")}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
 
 from fedsim import rng
+from fedsim.algorithms import FALD
 from fedsim.arrays import Array
 from fedsim.budget import Budget
 from fedsim.devices import lognormal
-from fedsim.errors import InvalidInput
+from fedsim.errors import FedsimError, InvalidInput
 from fedsim.network.finishing import finish_times
 from fedsim.network.varying import Varying
 from fedsim.protocols import (
+    AlgorithmLike,
     Codec,
     DevicesLike,
     NetworkLike,
@@ -29,17 +32,17 @@ from fedsim.results import Result
 from fedsim.running import run
 from fedsim.scenario import Scenario
 from fedsim.testing.contract import JOBS, Contract
+from fedsim.testing.small_problems import ReportsLoss, small_problem
 from fedsim.topologies import star
 
+POPULATIONS = (7, 28, 112, 448)  # clients among which a policy is tested: the first of which it selects only some
 
-def check_policy(policy: PolicyLike, problem: ProblemLike) -> list[str]:
-    from fedsim.algorithms import FALD
+
+def check_policy(policy: PolicyLike, given: ProblemLike | None = None) -> list[str]:
+    problem, algorithm = _suited(policy, given)
 
     def scenario(replicas: int | range, **parts: Any) -> Scenario:
-        return Scenario(
-            problem=problem, algorithm=FALD(step_size=1e-3), budget=Budget(rounds=4), replicas=replicas,
-            participation=policy, seed=2, **parts,
-        )  # fmt: skip
+        return _scenario_of(policy, problem, algorithm, replicas, **parts)
 
     full_run, again, one = run(scenario(3)), run(scenario(3)), run(scenario(range(2, 3)))
     require = Contract(policy)
@@ -67,6 +70,41 @@ def check_policy(policy: PolicyLike, problem: ProblemLike) -> list[str]:
     return require.held
 
 
+def _scenario_of(
+    policy: PolicyLike, problem: ProblemLike, algorithm: AlgorithmLike, replicas: int | range, **parts: Any
+) -> Scenario:  # fmt: skip
+    return Scenario(
+        problem=problem, algorithm=algorithm, budget=Budget(rounds=4), replicas=replicas, participation=policy,
+        seed=2, **parts,
+    )  # fmt: skip
+
+
+def _suited(policy: PolicyLike, given: ProblemLike | None) -> tuple[ProblemLike, AlgorithmLike]:
+    """Return a problem of which the policy does not select all clients, so that its choices show, and an algorithm.
+
+    The algorithm reports losses if the policy reads them.
+    """
+    problems = (small_problem(clients) for clients in POPULATIONS) if given is None else iter([given])
+    algorithm: AlgorithmLike = FALD(step_size=1e-3)
+    failure: FedsimError | None = None
+    for problem in problems:
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                selected = run(_scenario_of(policy, problem, algorithm, 1)).rounds.selected
+        except FedsimError as error:  # it selects more clients than there are
+            failure = error
+            continue
+        if any("view.last" in str(one.message) for one in told):
+            algorithm = ReportsLoss()
+        failure = None
+        if selected.max() < problem.clients:
+            break
+    if failure is not None:
+        raise failure
+    return problem, algorithm
+
+
 def _compiled(scenario: Scenario) -> Result | None:
     """Run a scenario on the compiled clock; return None where that clock cannot serve it."""
     try:
@@ -79,24 +117,39 @@ def _compiled(scenario: Scenario) -> Result | None:
 
 def check_devices(own: DevicesLike) -> list[str]:
     clients, work, now, devices = np.arange(JOBS), np.ones(JOBS), np.zeros(JOBS), as_devices(own)
+    bare: Any = own  # its answers are not checked on the way
 
     def draws(chosen: slice) -> rng.Draws:
         return rng.Draws(rng.keys(4, rng.Stream.COMPUTE, client=np.atleast_1d(clients[chosen])))
 
-    batch = devices.compute_s(clients, work, now, draws(slice(None)))
-    ones = [devices.compute_s(clients[i : i + 1], work[:1], now[:1], draws(slice(i, i + 1)))[0] for i in range(JOBS)]
+    def answers(at_s: Array) -> list[Any]:
+        """Return what the devices answer about visits at these times, whatever was asked before."""
+        names = ["drop"] * (not devices.reliable) + ["next_available", "available_until"] * (
+            not devices.always_available
+        )
+        found = [np.asarray(bare.compute_s(clients, work, at_s, draws(slice(None))))]
+        return found + [np.asarray(getattr(bare, name)(clients, at_s, draws(slice(None)))) for name in names]
+
     require = Contract(own)
-    bad = np.flatnonzero(~(np.isfinite(batch) & (np.asarray(batch) >= 0)))
+    first, later, again, later_again = (answers(at_s) for at_s in (now, now + 1e6, now, now + 1e6))
+    batch = first[0]
+    bad = np.flatnonzero(~(np.isfinite(batch) & (batch >= 0)))
     require(
         "compute times are finite and not negative", not len(bad),
-        f"a compute time is {np.asarray(batch)[bad[:1]]}; they must be finite and not negative",
+        f"a compute time is {batch[bad[:1]]}; they must be finite and not negative",
     )  # fmt: skip
+    require(
+        "replay is exact", all(map(np.array_equal, first + later, again + later_again)),
+        "replay is not exact: the same visits asked twice gave other answers; draw from rng, store nothing between "
+        "calls",
+    )  # fmt: skip
+    ones = [bare.compute_s(clients[i : i + 1], work[:1], now[:1], draws(slice(i, i + 1)))[0] for i in range(JOBS)]
     require(
         "a visit does not depend on its neighbours", np.array_equal(batch, ones),
         "a visit depends on its neighbours: the compute time of a client alone differs from that in a batch",
     )  # fmt: skip
     if not devices.reliable:
-        phase, far = map(np.asarray, devices.drop(clients, now, draws(slice(None))))
+        phase, far = map(np.asarray, bare.drop(clients, now, draws(slice(None))))
         fits = phase.shape == far.shape == clients.shape and bool(((far >= 0) & (far <= 1)).all())
         fits = fits and set(phase.tolist()) <= {0, 1, 2, 3}
         require(
@@ -105,7 +158,7 @@ def check_devices(own: DevicesLike) -> list[str]:
             "(none), 1 (before), 2 (compute) or 3 (upload), and fractions from 0 to 1",
         )  # fmt: skip
     if not devices.always_available:
-        on_s = np.asarray(devices.next_available(clients, now, draws(slice(None))))
+        on_s = np.asarray(bare.next_available(clients, now, draws(slice(None))))
         require(
             "no client comes online in the past", on_s.shape == now.shape and bool((on_s >= now).all()),
             f"next_available gave {on_s[:3]} at 0 s; return now_s for online clients, else when they come online",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -200,6 +201,63 @@ class Crowd(Backwards):
         return np.full(len(clients), float(len(clients)))
 
 
+class Careless:
+    """A policy that draws its ten clients from NumPy's global generator."""
+
+    def select(self, view, rng):
+        return np.random.permutation(view.clients)[:10]
+
+    def close(self, view):
+        return float("inf")
+
+
+class Tired:
+    """Devices that are slower with every call."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def compute_s(self, clients, work, now_s, rng):
+        self.calls += 1
+        return work * float(self.calls)
+
+
+class Latched:
+    """Devices that remember the latest time that they were asked about."""
+
+    latest_s = 0.0
+
+    def compute_s(self, clients, work, now_s, rng):
+        self.latest_s = max(self.latest_s, float(now_s.max()))
+        return work + self.latest_s
+
+
+class Flickering:
+    """Devices whose availability is drawn once a call."""
+
+    def compute_s(self, clients, work, now_s, rng):
+        return work
+
+    def next_available(self, clients, now_s, rng):
+        return now_s + next(TICKS)
+
+    def available_until(self, clients, now_s, rng):
+        return now_s + 1.0
+
+
+class ByLoss:
+    """The ten clients with the largest losses, of forty."""
+
+    history = True
+
+    def select(self, view, rng):
+        ids = view.sample_available(40)
+        return ids[np.argsort(-np.nan_to_num(view.last(ids, "loss"), nan=np.inf), kind="stable")[:10]]
+
+    def close(self, view):
+        return float("inf")
+
+
 class Miscounting(fs.codecs.Identity):
     def quantise(self, values, key):
         decoded, bits = super().quantise(values, key)
@@ -211,6 +269,10 @@ class Miscounting(fs.codecs.Identity):
     [
         (Forgetful(), "Forgetful: replay is not exact: "),
         (Backwards(), r"Backwards: a compute time is \[-1\.\]; they must be finite"),
+        (Careless(), "Careless: replay is not exact: "),
+        (Tired(), "Tired: replay is not exact: the same visits asked twice gave other answers"),
+        (Latched(), "Latched: replay is not exact: "),
+        (Flickering(), "Flickering: replay is not exact: "),
         (Crowd(), "Crowd: a visit depends on its neighbours"),
         (Miscounting(), "Miscounting: bits do not count the bytes"),
     ],
@@ -225,6 +287,13 @@ def test_other_broken_parts_are_refused(broken, message):
 )
 def test_sound_parts_pass(sound):
     assert len(check(sound)) >= 2
+
+
+@pytest.mark.parametrize("policy", [ByLoss(), fs.participation.uniform(60), fs.participation.first(3, of=20)], ids=repr)
+def test_policies_that_select_more_than_a_few_clients_are_checked(policy):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", fs.errors.ResultWarning)  # losses are reported
+        assert check(policy)
 
 
 def test_what_is_no_part_of_a_scenario_is_refused():

@@ -21,6 +21,8 @@ def check_count(where: str, algorithm: object, name: str, least: int = 1) -> Non
     value = getattr(algorithm, name)
     if not isinstance(value, Integral) or not is_int(value, least, MOST):
         remedy = f"must be an integer of at least {least}" + f" and at most {MOST:,}" * (as_float(value) > MOST)
+        if is_int(value, least, MOST):
+            remedy = f"write the integer {int(value)}"
         raise invalid_argument(f"{where}({name}={{}})", value, remedy)
     _store(algorithm, name, int(value))
 

@@ -7,7 +7,6 @@ start[i]:start[i + 1]. ALL_ROWS in their place stands for all rows of each clien
 from __future__ import annotations
 
 from functools import cache
-from typing import cast
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from fedsim.arrays import Array
 from fedsim.kernels.cache import jit
 from fedsim.kernels.cpu.elementary import exp32, exp64, f32, log64
 from fedsim.kernels.reference.sums import gradients as looped_gradients
-from fedsim.protocols import BatchedGradients, ProblemLike, Rows
+from fedsim.protocols import BatchedGradients, ProblemLike, Rows, call
 
 TILE = 64  # rows whose linear predictors are computed together
 ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))
@@ -24,7 +23,7 @@ ALL_ROWS = (np.empty(0, np.int64), np.zeros(1, np.int64))
 def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """Return the clients' sum gradients, by `problem.gradients` where it exists."""
     if _is_batched(type(problem)) or isinstance(problem, BatchedGradients):
-        return np.asarray(cast(BatchedGradients, problem).gradients(np.ascontiguousarray(theta), clients, rows))
+        return np.asarray(call(problem, "gradients", np.ascontiguousarray(theta), clients, rows))
     return looped_gradients(problem, theta, clients, rows)
 
 

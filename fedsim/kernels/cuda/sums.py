@@ -12,7 +12,7 @@ from fedsim.errors import InvalidInput
 from fedsim.kernels.cpu.sums import segment_sum
 from fedsim.kernels.cuda import device
 from fedsim.kernels.cuda.device import empty, get, put, run, table
-from fedsim.protocols import GradientKernels, PortableGradients, ProblemLike, Rows
+from fedsim.protocols import GradientKernels, PortableGradients, ProblemLike, Rows, call
 
 __all__ = ["gaussian_rows", "gradients", "linear_model", "over_rows", "quadratic_full", "segment_sum"]
 
@@ -30,7 +30,7 @@ def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) ->
             "(it has no gradients_by); use backend='cpu'"
         )
     kernels: GradientKernels = cuda
-    return np.asarray(problem.gradients_by(kernels, theta, clients, rows))
+    return np.asarray(call(problem, "gradients_by", kernels, theta, clients, rows))
 
 
 def quadratic_full(theta: Array, hessian: Array, linear: Array, client: Array, out: Array) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedsim.arrays import Array
-from fedsim.protocols import ProblemLike, Rows, as_problem
+from fedsim.protocols import ProblemLike, Rows, as_problem, member
 
 
 def segment_sum(values: Array, weights: Array, starts: Array) -> Array:
@@ -20,7 +20,7 @@ def segment_sum(values: Array, weights: Array, starts: Array) -> Array:
 
 def gradients(problem: ProblemLike, theta: Array, clients: Array, rows: Rows) -> Array:
     """Return the clients' sum gradients, one job after the other, by `problem.gradient`."""
-    out, gradient = np.empty_like(theta), as_problem(problem).gradient
+    out, gradient = np.empty_like(theta), member(problem, "gradient") or as_problem(problem).gradient
     for i, c in enumerate(clients):
         chosen = None if rows is None else rows[0][rows[1][i] : rows[1][i + 1]]
         out[i] = gradient(theta[i], int(c), chosen)

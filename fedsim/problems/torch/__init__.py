@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.arrays import Array
+from fedsim.checks import as_array
 from fedsim.errors import InvalidInput
 from fedsim.problems import loss_reduction, shards
 from fedsim.problems.labelled import columns
@@ -42,20 +43,19 @@ class Torch:
         reduction: str | None = None,
     ) -> None:  # fmt: skip
         try:
-            pairs = [(np.asarray(x), np.asarray(y)) for x, y in data]
-        except (TypeError, ValueError):
+            given = list(data)
+        except Exception:  # a user's __iter__ may raise anything
             raise InvalidInput(
                 f"Torch(data={short_str(data, 40)}): give a list of pairs (X, y), one per client"
             ) from None
+        if not given:
+            raise InvalidInput("Torch: data is empty; give one pair (X, y) per client")
+        pairs = [_pair(f"data[{c}]", pair) for c, pair in enumerate(given)]
         for c, (x, y) in enumerate(pairs):
-            if x.ndim < 2 or x.dtype.kind not in "biuf" or len(x) != len(y) or not len(x):
-                raise InvalidInput(
-                    f"Torch: data[{c}] has X {x.shape} and y {y.shape}; give at least a row, a label each"
-                )
             if x.shape[1:] != pairs[0][0].shape[1:]:
                 raise InvalidInput(f"Torch: data[{c}] has rows {x.shape[1:]}, data[0] {pairs[0][0].shape[1:]}")
-        if not pairs:
-            raise InvalidInput("Torch: data is empty; give one pair (X, y) per client")
+            if y.shape[1:] != pairs[0][1].shape[1:]:
+                raise InvalidInput(f"Torch: data[{c}] has labels {y.shape[1:]}, data[0] {pairs[0][1].shape[1:]}")
         x, y = (np.concatenate([pair[i] for pair in pairs]) for i in (0, 1))
         sizes = np.array([len(x) for x, _ in pairs])
         self._build(module, loss, x, y, sizes, test, prior_precision, scale, shift, reduction)
@@ -92,8 +92,9 @@ class Torch:
 
         if not callable(loss):
             raise InvalidInput(f"Torch(loss={loss!r:.60}): give a function such as torch.nn.functional.cross_entropy")
-        if x.dtype.kind == "f" and not np.isfinite(x).all():
-            raise InvalidInput("Torch: the data hold a NaN or an infinity; clean them")
+        for part in (x, y):
+            if part.dtype.kind == "f" and not np.isfinite(part).all():
+                raise InvalidInput("Torch: the data hold a NaN or an infinity; clean them")
         self.criterion, self.layers = loss, repr(module)
         self.x, self.y, self.sizes = x, _labels(y), sizes
         self.offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -104,16 +105,18 @@ class Torch:
         self._maths = maths.Maths(module, loss)
         self._blocks = Blocks(self._maths)
         self.stack = max(self._blocks.sizes, default=1)
-        self.dim, self.start = self._maths.dim, self._maths.start()
-        with maths.quiet():
+        self.dim = self._maths.dim
+        with maths.quiet():  # on one thread: those of a parent do not exist in a forked child
+            self.start = self._maths.start()
             few = self._rows(loss_reduction.rows_to_try(self.y), np.dtype(np.float64))
             self._maths.averages = maths.check_rows(self._maths, reduction, *few) == "mean"
         self.test = None
         if test is not None:
-            test_x, test_y = (np.asarray(part) for part in test)
-            if test_x.shape[1:] != x.shape[1:] or len(test_x) != len(test_y) or not len(test_x):
-                found = f"X {test_x.shape} and y {test_y.shape}"
-                raise InvalidInput(f"Torch(test): {found}; give rows like the clients' {x.shape[1:]}, a label each")
+            test_x, test_y = _pair("test", test)
+            if test_x.shape[1:] != x.shape[1:]:
+                raise InvalidInput(
+                    f"Torch(test): rows of shape {test_x.shape[1:]}; give rows like the clients' {x.shape[1:]}"
+                )
             self.test = (test_x, _labels(test_y))
 
     def initial(self, seed: int) -> Array:
@@ -264,6 +267,17 @@ class Torch:
                 rows = self._inputs(x, np.arange(at, min(at + ROWS, len(x))), theta.dtype)
                 out.append(self._maths.outputs(_tensor(theta), rows).softmax(dim=-1).numpy())
         return np.concatenate(out)
+
+
+def _pair(where: str, pair: object) -> tuple[Array, Array]:
+    """Return rows and labels; refuse anything but two arrays of real numbers with a label for each row."""
+    parts = [as_array(part) for part in pair] if isinstance(pair, tuple | list) and len(pair) == 2 else [None]
+    x, y = parts if len(parts) == 2 else (None, None)
+    if x is None or y is None:
+        raise InvalidInput(f"Torch({where}={short_str(pair, 40)}): give a pair (X, y) of arrays of real numbers")
+    if x.ndim < 2 or not y.ndim or len(x) != len(y) or not len(x):
+        raise InvalidInput(f"Torch: {where} has X {x.shape} and y {y.shape}; give at least a row, a label each")
+    return x, y
 
 
 def _maths() -> Any:

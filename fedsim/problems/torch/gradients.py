@@ -110,7 +110,7 @@ class Maths:
         parameters = self._local.parameters[theta.dtype]
         for at in range(0, len(x), CHUNK):
             part = y[at : at + CHUNK]
-            loss = self._sum(self.criterion(module(x[at : at + CHUNK]), part), len(part))
+            loss = self._sum(self.loss_of(_outputs(module, x[at : at + CHUNK]), part, slope=True), len(part))
             grads = [g.reshape(-1) for g in torch.autograd.grad(loss, parameters, materialize_grads=True)]
             if at == 0:
                 torch.cat(grads, out=out)
@@ -130,11 +130,11 @@ class Maths:
     def loss(self, theta: Tensor, x: Tensor, y: Tensor) -> float:
         """Return the loss summed over the rows."""
         with torch.no_grad():
-            return float(self._sum(self.criterion(self.module_at(theta)(x), y), len(y)))
+            return float(self._sum(self.loss_of(_outputs(self.module_at(theta), x), y), len(y)))
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         with torch.no_grad():
-            return self.module_at(theta)(x)
+            return _outputs(self.module_at(theta), x)
 
     # --- Many jobs or rows under vmap ---------------------------------------------------------------------
 
@@ -167,6 +167,19 @@ class Maths:
                 self.gradient(theta, x[i : i + 1], y[i : i + 1], each[i])
             return each
 
+    def loss_of(self, out: Tensor, y: Tensor, slope: bool = False) -> Tensor:
+        """Return the criterion's loss; refuse one without a value, or without a slope where that is needed."""
+        loss = call_function("Torch(loss)", self.criterion, out, y)
+        if not isinstance(loss, Tensor) or not loss.is_floating_point():
+            kind = loss.dtype if isinstance(loss, Tensor) else type(loss).__name__
+            raise InvalidInput(f"Torch(loss): it returns {kind}, which has no gradient; return a floating-point tensor")
+        if slope and not loss.requires_grad:
+            raise InvalidInput(
+                "Torch(loss): it is detached from the parameters, so every gradient would be zero; take detach(), "
+                ".data, .item() and torch.no_grad() out of the module and the loss"
+            )
+        return loss
+
     # --- Parameters ---------------------------------------------------------------------------------------
 
     def _sum(self, loss: Tensor, rows: int) -> Tensor:
@@ -194,6 +207,16 @@ class Maths:
         return module
 
 
+def _outputs(module: Callable[[Tensor], object], x: Tensor) -> Tensor:
+    """Return the module's outputs; refuse anything but a tensor of numbers with a gradient."""
+    where = "Torch(module)" if len(x) > 1 else "Torch(module) on one row"
+    out = call_function(where, module, x)
+    if not isinstance(out, Tensor) or not out.is_floating_point():
+        kind = out.dtype if isinstance(out, Tensor) else type(out).__name__
+        raise InvalidInput(f"{where}: it returns {kind}; return one floating-point tensor, a row for each row")
+    return out
+
+
 # --- Checks of the user's module and loss ---------------------------------------------------------------
 
 
@@ -209,14 +232,14 @@ def check_rows(maths: Maths, reduction: str | None, x: Tensor, y: Tensor) -> str
         if number < loss_reduction.NEAR:
             _check_alone(maths, theta, x, out)
         with torch.no_grad():
-            each = [float(maths.criterion(out[i : i + 1], y[i : i + 1]).sum()) for i in range(len(y))]
-            tries.append((np.array(each), float(maths.criterion(out, y).sum())))
+            each = [float(maths.loss_of(out[i : i + 1], y[i : i + 1]).sum()) for i in range(len(y))]
+            tries.append((np.array(each), float(maths.loss_of(out, y).sum())))
     return loss_reduction.decide("Torch", reduction, tries)
 
 
 def _check_outputs(maths: Maths, theta: Tensor, x: Tensor) -> None:
-    first = call_function("Torch(module)", maths.outputs, theta, x)
-    if not torch.allclose(first, maths.outputs(theta, x), rtol=0, atol=0, equal_nan=True):
+    first, again = maths.outputs(theta, x), maths.outputs(theta, x)
+    if first.shape != again.shape or not torch.allclose(first, again, rtol=0, atol=0, equal_nan=True):
         raise InvalidInput(
             "Torch: the module gives other outputs at the second call; take out dropout and other random layers"
         )
@@ -225,21 +248,13 @@ def _check_outputs(maths: Maths, theta: Tensor, x: Tensor) -> None:
 def _check_slope(maths: Maths, theta: Tensor, x: Tensor, y: Tensor) -> None:
     """Refuse a loss that is detached from the parameters."""
     with torch.enable_grad():
-        loss = call_function("Torch(loss)", lambda: maths.criterion(maths.module_at(theta)(x), y))
-    if not isinstance(loss, Tensor) or not loss.is_floating_point():
-        kind = loss.dtype if isinstance(loss, Tensor) else type(loss).__name__
-        raise InvalidInput(f"Torch(loss): it returns {kind}, which has no gradient; return a floating-point tensor")
-    if not loss.requires_grad:
-        raise InvalidInput(
-            "Torch(loss): it is detached from the parameters, so every gradient would be zero; take detach(), .data, "
-            ".item() and torch.no_grad() out of the module and the loss"
-        )
+        maths.loss_of(_outputs(maths.module_at(theta), x), y, slope=True)
 
 
 def _check_alone(maths: Maths, theta: Tensor, x: Tensor, out: Tensor) -> None:
     """Refuse a module whose outputs for a row depend on the other rows: minibatches would change its gradient."""
     for i in (0, len(x) // 2, len(x) - 1):
-        alone = call_function("Torch(module) on one row", maths.outputs, theta, x[i : i + 1])
+        alone = maths.outputs(theta, x[i : i + 1])
         among = out[i : i + 1]
         if alone.shape != among.shape:
             raise InvalidInput(

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
-from fedsim.protocols import AlgorithmLike, HasShards, ProblemLike
+from fedsim.protocols import AlgorithmLike, HasShards, ProblemLike, call
 from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, Reply, Setting
 from fedsim.runtime.ray.cluster import unblock_sigterm
@@ -74,7 +74,7 @@ def split_setting(setting: Setting, shards: list[Array]) -> list[tuple[Any, ...]
     common = (setting.weights, setting.seed, setting.dtype)
     if not isinstance(setting.problem, HasShards):
         return [(setting.problem, *common)]
-    return [(setting.problem.shard(clients), *common) for clients in shards]
+    return [(call(setting.problem, "shard", clients), *common) for clients in shards]
 
 
 def carry_source(part: object) -> None:
