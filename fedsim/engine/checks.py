@@ -55,7 +55,7 @@ def check_run(system: System, sizes: MessageSizes) -> None:
 
 
 def check_steps(system: System) -> None:
-    """Refuse visits of so many local steps that no round would end; `client` is executed once to measure its reply."""
+    """Refuse visits whose local steps would never end; `client` is also executed once to measure its reply."""
     steps = float(np.max(system.algorithm.work(Visitors(np.arange(system.population)))))
     if steps > MOST_STEPS:
         name = type(system.algorithm.wrapped).__name__

@@ -40,7 +40,7 @@ def _stopped_early(root):
         if progress.round >= 3:
             raise Enough
 
-    with pytest.raises(Enough):
+    with pytest.raises(FedsimError, match="raised Enough"):
         fs.run(scenario, out=root / "stopped", checkpoint_every=1, source=file.origin({"rounds": 4}), observers=[watch])
     return scenario
 
