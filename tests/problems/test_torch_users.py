@@ -70,7 +70,7 @@ def test_what_is_no_module_is_refused(name):
         ({"data": [(X, np.array(["a"] * 12))]}, r"Torch\(data\[0\]=.*pair \(X, y\) of arrays of real numbers"),
         ({"data": [(X, Y), (X, np.zeros((12, 3)))]}, r"data\[1\] has labels \(3,\), data\[0\] \(\)"),
         ({"test": X}, r"Torch\(test=.*give a pair"),
-        ({"test": (X[:, :2], Y)}, r"Torch\(test\): rows of shape \(2,\); give rows like the clients' \(3,\)"),
+        ({"test": (X[:, :2], Y)}, r"Torch\(test\): X \(12, 2\) and y \(12,\); give rows like the clients' \(3,\)"),
     ],
 )
 def test_data_and_test_rows_are_checked_alike(changed, message):

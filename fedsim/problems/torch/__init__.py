@@ -114,9 +114,8 @@ class Torch:
         if test is not None:
             test_x, test_y = _pair("test", test)
             if test_x.shape[1:] != x.shape[1:]:
-                raise InvalidInput(
-                    f"Torch(test): rows of shape {test_x.shape[1:]}; give rows like the clients' {x.shape[1:]}"
-                )
+                found = f"X {test_x.shape} and y {test_y.shape}"
+                raise InvalidInput(f"Torch(test): {found}; give rows like the clients' {x.shape[1:]}, a label each")
             self.test = (test_x, _labels(test_y))
 
     def initial(self, seed: int) -> Array:
