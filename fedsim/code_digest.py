@@ -2,6 +2,7 @@
 
     imported_sources(source)   the user's modules that a scenario file imports
     source_digests(found)      a digest of each of these modules
+    syntax_digest(source)      a digest of a source without comments and layout
     code_digest(scenario)      a digest of the user's functions and classes in a Scenario
     kernel_digest(file)        a digest of all files whose code a kernel may contain
 
@@ -12,6 +13,7 @@ and classes, and two of the same name may differ. It does not follow calls into 
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import sysconfig
@@ -80,8 +82,29 @@ def imported_sources(source: str) -> dict[str, Path]:
 
 
 def source_digests(found: dict[str, Path]) -> dict[str, str]:
-    """Return a digest of each module's source."""
-    return {name: blake2b(_bytes(path), digest_size=8).hexdigest() for name, path in found.items()}
+    """Return a digest of each module's code."""
+    return {name: syntax_digest(_bytes(path)) for name, path in found.items()}
+
+
+def syntax_digest(source: str | bytes) -> str:
+    """Return a digest of a source that comments and layout do not change; of all of it if it does not parse."""
+    try:
+        text = repr(_syntax(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        text = repr(source)
+    return blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
+def _syntax(node: object) -> object:
+    """Return a tree as tuples, without positions and without empty fields, which differ between Python versions."""
+    if isinstance(node, ast.AST):
+        kept = (
+            (name, value)
+            for name, value in ast.iter_fields(node)
+            if isinstance(node, ast.Constant) or value not in (None, [])
+        )
+        return (type(node).__name__, *((name, _syntax(value)) for name, value in kept))
+    return [_syntax(item) for item in node] if isinstance(node, list) else node
 
 
 def _bytes(path: Path) -> bytes:

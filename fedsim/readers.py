@@ -1,6 +1,7 @@
-"""Bounded readers of untrusted files: CSV, NPZ, IDX, TAR and JSON, plain or gzipped.
+"""Bounded readers of untrusted files: CSV, NPZ, Parquet, IDX, TAR and JSON, plain or gzipped.
 
-No reader runs code from a file, unpickles, or exceeds its limit of memory. A file that cannot be opened or has an
+No reader runs code from a file, unpickles, or exceeds its limit of memory: the size that a file declares is checked
+before it is read. A file that cannot be opened or has an
 unsupported format is an InvalidInput; damaged content is CorruptData.
 """
 
@@ -16,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from fedsim.arrays import Array, Arrays
 from fedsim.checks import check_path
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.text import short_str
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LIMIT = 2**30  # bytes after decompression
 NO_PICKLE = (
@@ -169,34 +173,87 @@ def npz(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> A
             if missing:
                 raise CorruptData(f"{path} lacks the array {missing[0]!r}; it must contain {', '.join(names)}")
             wanted = [n for n in (*names, *optional) if f"{n}.npy" in present]
-            return {name: _member(path, archive, present[f"{name}.npy"]) for name in wanted}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+            return {name: _member(f"{path}: {name}", archive, present[f"{name}.npy"], MAX_BYTES) for name in wanted}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         if isinstance(error, CorruptData) or not path.exists():
             raise
         raise CorruptData(f"{path} is not an npz file of plain arrays ({error}); fetch or write it again") from None
 
 
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+def stored_arrays(file: IO[bytes]) -> Arrays:
+    """Return all arrays of an npz file that fedsim wrote. They are not compressed, so they take no more memory."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            left = file.seek(0, io.SEEK_END)
+            for entry in entries:
+                left -= entry.file_size
+                if entry.flag_bits & 1 or entry.compress_type != zipfile.ZIP_STORED or left < 0:
+                    raise CorruptData(f"{short_str(entry.filename)} is encrypted, compressed or larger than the file")
+            return {
+                entry.filename.removesuffix(".npy"): _member(short_str(entry.filename), archive, entry, entry.file_size)
+                for entry in entries
+            }
+    except (EOFError, ValueError, SyntaxError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise CorruptData(f"not an npz file of plain arrays ({short_str(error)})") from error
+
+
+def _member(where: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> Array:
     """Return one array; its size is checked before memory is allocated."""
     with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0)):
-            raise CorruptData(f"{path}: {info.filename} has the unknown version {version}; write it with NumPy")
+            raise CorruptData(f"{where} has the unknown version {version}; write it with NumPy")
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = header(file)
         if dtype.hasobject:
-            raise CorruptData(
-                f"{path}: {info.filename} contains Python objects, which are not loaded; store plain numbers"
-            )
+            raise CorruptData(f"{where} contains Python objects, which are not loaded; store plain numbers")
         size = math.prod(shape) * dtype.itemsize
-        if size > MAX_BYTES or size > info.file_size:
-            raise CorruptData(
-                f"{path}: {info.filename} has a header for {size:,} bytes, more than it contains or may contain"
-            )
-        data = file.read(size + 1)
-    if len(data) != size:
-        raise CorruptData(f"{path}: {info.filename} is truncated or padded; fetch it again")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+        if size > limit or size > info.file_size:
+            raise CorruptData(f"{where} has a header for {size:,} bytes, more than it contains or may contain")
+        array = np.empty(size, np.uint8)
+        read = file.readinto(array.data) if size else 0  # type: ignore[attr-defined]
+        while 0 < read < size and (more := file.readinto(array.data[read:])):  # type: ignore[attr-defined]
+            read += more
+        if read != size or file.read(1):
+            raise CorruptData(f"{where} is truncated or padded; fetch it again")
+    return array.view(dtype).reshape(shape, order="F" if fortran else "C") if size else np.empty(shape, dtype)
+
+
+ALWAYS = 2**30  # bytes that a table may take in memory, whatever the size of its file
+RATIO = 1000  # of a table in memory to its file: equal numbers are stored once
+BATCH = 65_536  # rows
+
+
+def parquet(file: IO[bytes]) -> pd.DataFrame:
+    """Return a Parquet table of numbers and text; refuse one that would take far more memory than its file.
+
+    The file is open: given a path, pyarrow may turn a folder named "a=1" into a column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    limit = max(ALWAYS, RATIO * file.seek(0, io.SEEK_END))
+    file.seek(0)
+    table = pq.ParquetFile(file, page_checksum_verification=True)
+    facts, schema = table.metadata, table.schema_arrow
+    is_text = [pa.types.is_string(f.type) or pa.types.is_large_string(f.type) for f in schema]
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    if not all(text or any(is_one(f.type) for is_one in plain) for text, f in zip(is_text, schema, strict=True)):
+        raise CorruptData("it has a column that is neither numbers nor text")
+    declared = facts.num_rows * len(schema) * 8
+    if declared > limit:
+        raise CorruptData(f"it declares {declared:,} bytes, more than {limit:,}")
+    groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
+    longest = max((g.column(i).total_uncompressed_size for g in groups for i in np.flatnonzero(is_text)), default=1)
+    rows = max(1, min(BATCH, limit // (4 * max(longest, 1))))  # no text is longer than its column
+    batches, left = [], limit
+    for batch in table.iter_batches(rows):
+        left -= batch.nbytes
+        if left < 0:
+            raise CorruptData(f"it takes more than {limit:,} bytes of memory")
+        batches.append(batch)
+    return pa.Table.from_batches(batches, schema).to_pandas(ignore_metadata=True)
 
 
 def tar_members(path: Path, names: tuple[str, ...], size: int) -> list[bytes]:

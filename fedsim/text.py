@@ -11,11 +11,17 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 DEFAULT_WIDTH = 80  # columns, if the width is unknown
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # and of direction
 
 
 def width() -> int:
     """Return the width of the terminal, or the environment's COLUMNS."""
     return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
+
+
+def printable(value: str) -> str:
+    """Return text for a terminal: control characters are shown as escapes, except tabs and line ends."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
 
 
 def wrapped(line: str, wide: int, indent: int = 0) -> list[str]:

@@ -9,6 +9,11 @@ import sys
 def main() -> None:
     """Run the `fedsim` command and exit the process."""
     try:
+        os.getcwd()
+    except OSError:  # checked before NumPy is imported: on Python 3.13 that import fails without a current folder
+        sys.stderr.write("fedsim: the current folder no longer exists; change to another one\n")
+        sys.exit(2)
+    try:
         from fedsim.cli.terminal import safe_streams  # imported here to keep `import fedsim.cli` fast
 
         with safe_streams() as output:

@@ -3,14 +3,14 @@
 0    success
 1    a run failed: it became non-finite, a client's code raised an exception, or the runtime gave up
 2    invalid input
+3    fedsim status: a run is running
+4    fedsim status: a run is to do, and none is running
 130  interrupted
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ import typer
 
 from fedsim import renamed
 from fedsim.checks import check_path, users_traceback
-from fedsim.cli.terminal import held_warnings
+from fedsim.cli.terminal import held_warnings, print_error, print_lines
 from fedsim.errors import FedsimError, Interrupted, InvalidInput
 from fedsim.text import short_str
 
@@ -55,10 +55,6 @@ def call(argv: Sequence[str]) -> int:
 
 def _call(argv: Sequence[str]) -> int:
     try:
-        os.getcwd()
-    except OSError:
-        return _failed("the current folder no longer exists; change to another one", INVALID)
-    try:
         code = int(app(list(argv) or ["--help"], prog_name="fedsim", standalone_mode=False) or 0)
         return _failed("interrupted", code) if code == INTERRUPTED else code  # newer versions of typer return it
     except (KeyboardInterrupt, typer.Abort):
@@ -85,7 +81,7 @@ def _version(requested: bool) -> None:
     if requested:
         from fedsim import __version__
 
-        typer.echo(f"fedsim {__version__}")
+        print_lines(f"fedsim {__version__}")
         raise typer.Exit
 
 
@@ -157,9 +153,9 @@ def run(
     from fedsim.cli import run as command
 
     if help:
-        typer.echo(context.get_help())
+        print_lines(context.get_help())
         if file is not None:
-            typer.echo("\n".join(["", *command.help_lines(file)]))
+            print_lines("\n".join(["", *command.help_lines(file)]))
     elif file is None:
         raise InvalidInput("run needs a FILE, such as fedsim run quickstart; see fedsim run --help")
     else:
@@ -266,17 +262,19 @@ def tune(
     raise typer.Exit(code)
 
 
-@app.command(epilog="Next: fedsim report DIR.")
+@app.command(epilog="Exit code: 0 complete, 1 failed or damaged, 3 running, 4 to do. Next: fedsim report DIR.")
 def status(
     folder: Annotated[
-        Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="Folder of a sweep.")
+        Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="Folder of a run or a sweep.")
     ],
+    check: Annotated[bool, typer.Option("--check", help="Read every file; otherwise only sizes are checked.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Show the progress and the failed runs of a sweep."""
-    from fedsim.cli.sweep import status as command
+    """Show the progress and the failures of a run or a sweep."""
+    from fedsim.cli.status import status as command
 
-    lines, code = command(folder)
-    typer.echo("\n".join(lines))
+    lines, code = command(folder, check, as_json)
+    print_lines("\n".join(lines))
     raise typer.Exit(code)
 
 
@@ -296,7 +294,7 @@ def report(
     """Write an HTML page about a run, a sweep or several of them."""
     from fedsim.cli.report import report as command
 
-    typer.echo(f"report  {command([folder for folder in map(_path, folders) if folder is not None], figure, out)}")
+    print_lines(f"report  {command([folder for folder in map(_path, folders) if folder is not None], figure, out)}")
 
 
 @app.command(epilog="Next: open DIR/report.html in a browser.")
@@ -321,7 +319,7 @@ def list_() -> None:
     from fedsim.cli.listing import lines
     from fedsim.text import width
 
-    typer.echo("\n".join(lines(width())))
+    print_lines("\n".join(lines(width())))
 
 
 @app.command(epilog="Without TOPIC: list the topics.")
@@ -333,10 +331,9 @@ def explain(
     """Explain a topic, or a code such as A5 from a docstring."""
     from fedsim.docs import explain as page
 
-    typer.echo(page(topic))
+    print_lines(page(topic))
 
 
 def _failed(sentence: str, code: int, traceback: Sequence[str] = ()) -> int:
-    if sys.stderr is not None:
-        print(*(f"fedsim: {sentence}", *traceback), sep="\n", file=sys.stderr)
+    print_error(f"fedsim: {sentence}", *traceback)
     return code

@@ -9,8 +9,8 @@ from typing import Any
 from fedsim import text
 from fedsim.analysis import report as pages
 from fedsim.cli.run import draw
-from fedsim.cli.sweep import status
-from fedsim.cli.terminal import outputs, stop_signals
+from fedsim.cli.status import status
+from fedsim.cli.terminal import heartbeat, outputs, stop_signals
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.reproduce.run import TABLES, FigureProgress, Verdict
 from fedsim.reproduce.run import reproduce as run_figures
@@ -57,7 +57,7 @@ def _one(folder: Path, figure: str | None) -> str:
         return pages.run_page(folder.absolute().name, found, pictures)
     table = found.curve_table()
     lines = {metric: table[table["metric"] == metric] for metric in table["metric"].unique()} if len(table) else {}
-    axes = list(SweepSpec.read(folder).grid)
+    axes = list(SweepSpec.read(folder).axes)
     tuned = read_recommendation(folder)
     return pages.sweep_page(found.name, status(folder)[0], found.frame(), lines, axes, pictures, tuned)
 
@@ -120,7 +120,10 @@ def reproduce(name: str | None, *, quick: bool, full: bool, jobs: int | None, ou
     write, _ = outputs(quiet)
     width = text.width()
 
+    latest = ["starting"]
+
     def show(progress: FigureProgress) -> None:
+        latest[0] = f"{progress.figure.paper}/{progress.figure.name}, {text.plural(progress.runs, 'run')}"
         if progress.verdicts is None:
             write(f"{progress.figure.paper}/{progress.figure.name}  {text.plural(progress.runs, 'run')}")
             return
@@ -132,7 +135,7 @@ def reproduce(name: str | None, *, quick: bool, full: bool, jobs: int | None, ou
             lines += text.wrapped(f"  not drawn: {progress.not_drawn}", width, indent=4)
         write(*title, *lines, f"  {text.seconds(progress.real_s)}", "")
 
-    with stop_signals() as stop:
+    with stop_signals() as stop, heartbeat(write, lambda: latest[0]):
         verdicts, failures = run_figures(name, out=out, form=form, jobs=jobs, observer=show, stop=stop)
     write(*count_lines(verdicts), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
     for failure in failures:

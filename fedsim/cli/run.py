@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsim import text
 from fedsim.analysis.summary import lines as summary_lines
 from fedsim.cli.sweep import table
-from fedsim.cli.terminal import outputs, stop_signals
+from fedsim.cli.terminal import heartbeat, outputs, stop_signals
 from fedsim.engine.message_sizes import reply_shape
 from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
 from fedsim.protocols import Describes, Executable, Observer, Runtime, as_algorithm, as_problem
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.files import new_folder
-from fedsim.results.folder import COMPLETE, publish
+from fedsim.results.folder import COMPLETE, clean, publish
 from fedsim.running import progress
 from fedsim.running import run as simulate
 from fedsim.running.folder import check_free, claimed, read_facts, remove_unfinished
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CHECKPOINT_EVERY = "60s"  # a killed run loses a minute at most
-LOG_EVERY_S = 60.0  # lines of progress if stdout is not a terminal
 
 
 def runtime_from(
@@ -120,6 +117,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
     facts, complete = read_facts(folder)
     write, console = outputs(quiet)
     if complete:
+        clean(folder)
         result = load(folder)
         write("", *summary_lines(result, text.width()), *_resumed(result), f"next: fedsim report {folder}")
         return
@@ -159,27 +157,30 @@ def _observed(
 def observed(scenario: Any, console: Console, write: Callable[..., None], label: str, **options: Any) -> Result:
     """Run with a progress bar or log lines. A failed run without a checkpoint leaves no folder."""
     try:
-        with _resumable(options.get("out")), progress.progress_bar(console, scenario.budget, label) as bar:
-            observers = (*bar, *_log(scenario, write, label, console))
-            return simulate(scenario, observers=observers, **options)
+        bar, log = progress.progress_bar(console, scenario.budget, label), _log(scenario, write, label, console)
+        with _resumable(options.get("out")), bar as bars, log as lines:
+            return simulate(scenario, observers=(*bars, *lines), **options)
     except BaseException:
         if options.get("out") is not None:
             remove_unfinished(options["out"])
         raise
 
 
-def _log(scenario: Scenario, write: Callable[..., None], label: str, console: Console) -> tuple[Observer, ...]:
-    """Return an observer that writes a line of progress a minute if stdout is not a terminal."""
+@contextmanager
+def _log(
+    scenario: Scenario, write: Callable[..., None], label: str, console: Console
+) -> Iterator[tuple[Observer, ...]]:
+    """Yield an observer whose latest line is written once a minute if stdout is not a terminal."""
     if console is None or sys.stdout.isatty():
-        return ()
-    started = time.perf_counter()
+        yield ()
+        return
+    latest = [f"{label}compiling"]
 
     def update(description: str, facts: str, **_: object) -> None:
-        if time.perf_counter() - started >= LOG_EVERY_S:  # the observer's first update comes at once
-            line = ", ".join([description, *facts.split("  ")]).replace(", up ", ", uplink ")
-            write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}")
+        latest[0] = ", ".join([description, *facts.split("  ")]).replace(", up ", ", uplink ")
 
-    return (progress.ProgressLine(scenario.budget, update, label, every_s=LOG_EVERY_S),)
+    with heartbeat(write, lambda: latest[0]):
+        yield (progress.ProgressLine(scenario.budget, update, label, every_s=progress.UPDATE_S),)
 
 
 @contextmanager

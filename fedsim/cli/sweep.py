@@ -1,31 +1,30 @@
-"""`fedsim sweep`, `fedsim status` and `fedsim tune`, and the table of a grid of runs."""
+"""`fedsim sweep` and `fedsim tune`, and the table of a grid of runs."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedsim import text
 from fedsim.analysis.summary import clock, final_metrics, reasons, warnings
-from fedsim.cli.terminal import LiveTable, estimate_line, outputs, stop_signals
+from fedsim.cli.status import failures
+from fedsim.cli.terminal import LiveTable, estimate_line, heartbeat, outputs, print_error, stop_signals
 from fedsim.errors import InvalidInput
 from fedsim.protocols import Runtime
 from fedsim.runtime.ray import Ray
-from fedsim.scenario_file import load_file
+from fedsim.scenario_file import ScenarioFile, load_file
 from fedsim.settings import axis, pairs
 from fedsim.sweeps import Event, run_sweep
 from fedsim.sweeps.execution import estimate, read_status
-from fedsim.sweeps.execution import status as status_of
 from fedsim.sweeps.spec import SweepSpec, make_spec
-from fedsim.sweeps.study import Failure, Study, outcome
+from fedsim.sweeps.study import Study, outcome
 from fedsim.sweeps.tuner import tune as search
-
-SHOWN = 20  # failures listed in full
+from fedsim.sweeps.workers import threads_each
 
 
 def sweep(
@@ -34,17 +33,20 @@ def sweep(
 ) -> int:  # fmt: skip
     """Run a sweep; return 1 if a run of this shard failed."""
     axes = {name: axis(values) for name, values in pairs(grid, "--grid").items()}
-    spec = make_spec(load_file(file), axes or None, pairs(given, "--set"))
+    loaded = load_file(file)
+    spec = make_spec(loaded, axes or None, pairs(given, "--set"), out)
     part = _shard(shard)
     mine = spec.shard(part)
     write, terminal = outputs(quiet)
+    spec.check(out, resume=resume or retry_failed, shared=part is not None)
     found = read_status(spec, mine, out)
     todo = len(found.to_do) + (len(found.failed) if retry_failed else 0)
     at_once = jobs or (runtime.hosts if isinstance(runtime, Ray) else None) or os.cpu_count() or 1
-    write(_opening(spec, len(mine), part, len(found.complete), todo))
+    write(_opening(spec, len(mine), part, len(found.complete), todo), *_replaced(loaded, axes))
     if dry_run:
-        one = estimate(spec, mine)
-        write(estimate_line(one.real_s, one.bytes, todo, at_once), "(timed one run; its results were removed)")
+        if todo:
+            one = estimate(spec, mine, threads_each(at_once, todo))
+            write(estimate_line(one.real_s, one.bytes, todo, at_once), "(timed one run; its results were removed)")
         return 0
     began = time.perf_counter()
     with stop_signals() as stop, LiveTable(spec, out, len(mine), todo, at_once, terminal, write) as table:
@@ -53,7 +55,7 @@ def sweep(
             runtime=runtime if isinstance(runtime, Ray) else None, observers=(table,), stop=stop,
         )  # fmt: skip
     write(*table.table())
-    (_write_error if quiet else write)(*failures(out, spec, study.failed))
+    (print_error if quiet else write)(*failures(out, spec, study.failed))
     ended = read_status(spec, mine, out)
     code = 1 if ended.failed else 0
     took = text.seconds(time.perf_counter() - began)
@@ -69,39 +71,20 @@ def sweep(
     return code
 
 
-def status(out: Path) -> tuple[list[str], int]:
-    """Return the lines about the folder of a sweep, and 1 if a run failed."""
-    state = status_of(out)
-    counts = {"failed": state.failed, "running": state.running, "to do": state.to_do}
-    parts = [
-        f"{len(state.complete):,} of {len(state.spec.runs):,} complete",
-        *(f"{len(runs):,} {name}" for name, runs in counts.items()),
-    ]
-    retry = [f"retry   fedsim sweep ... --out {out} --retry-failed"] if state.failed else []
-    lines = [f"{state.spec.name}: {', '.join(parts)}", *failures(out, state.spec, state.failed), *retry]
-    return lines, int(bool(state.failed))
-
-
-def failures(out: Path, spec: SweepSpec, failed: Sequence[Failure]) -> list[str]:
-    """Return three lines per failed run: its settings, the error and the path of its log."""
-    lines = []
-    for one in failed[:SHOWN]:
-        swept = " ".join(f"{name}={one.settings[name]}" for name in spec.grid)
-        reason = one.message if f"{one.kind}: " in one.message else f"{one.kind}: {one.message}"
-        lines += [f"failed  {one.run} {swept}", f"        {reason}", f"        log {out / one.run}/run.log"]
-    return lines + ([f"failed  and {len(failed) - SHOWN:,} more"] if len(failed) > SHOWN else [])
-
-
-def _write_error(*lines: str) -> None:
-    for line in lines:
-        print(line, file=sys.stderr)
-
-
 def _opening(spec: SweepSpec, mine: int, shard: object, complete: int, todo: int) -> str:
     sizes = [len(values) for values in spec.grid.values()]
     product = "x".join(map(str, sizes)) + " = " if len(sizes) > 1 else ""
     part = "" if shard is None else f"this shard {mine:,}: "
     return f"{product}{text.plural(len(spec.runs), 'run')}; {part}{complete:,} complete, {todo:,} to do"
+
+
+def _replaced(file: ScenarioFile, axes: dict[str, list[str]]) -> list[str]:
+    """Return a line about axes of the file's own grid that --grid replaces."""
+    own = {name: values for name, values in file.grid.items() if name not in axes}
+    if not axes or not own:
+        return []
+    options = " ".join(f"--grid {name}={','.join(map(str, values))}" for name, values in own.items())
+    return [f"grid    --grid replaces the grid of {file.path.name} ({', '.join(own)}); to keep it, add {options}"]
 
 
 def _shard(value: str | None) -> tuple[int, int] | None:
@@ -124,14 +107,20 @@ def tune(
     bounds = {name: _number(name, value) for name, value in pairs(limits, "--limit").items()}
     write, _ = outputs(quiet)
 
-    def failed(event: Event) -> None:
+    ended: Counter[str] = Counter()
+
+    def observe(event: Event) -> None:
+        ended[event.state] += 1
         if event.state == "failed":
             write(f"failed  {event.run.name} {event.reason}")
 
-    with stop_signals() as stop:
+    def line() -> str:
+        return f"{text.plural(ended['complete'], 'run')} complete, {ended['failed']:,} failed"
+
+    with stop_signals() as stop, heartbeat(write, line):
         found = search(
             file, axes, goal, minimize, bounds, out=out, settings=pairs(given, "--set"), seeds=seeds, jobs=jobs,
-            runtime=runtime if isinstance(runtime, Ray) else None, observers=(failed,), stop=stop,
+            runtime=runtime if isinstance(runtime, Ray) else None, observers=(observe,), stop=stop,
             log=lambda line: write(f"stage   {line}"),
         )  # fmt: skip
     write("", *(piece for line in found.lines() for piece in text.wrapped(line, text.width(), indent=8)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import statistics
@@ -14,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsim import text
+from fedsim.errors import FedsimError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fedsim.sweeps import Event
     from fedsim.sweeps.spec import SweepSpec
 
+HEARTBEAT_S = 60.0  # between two lines if stdout is not a terminal
 ROWS = 30  # an axis with more values has no table
 Form = Callable[[float], str]
 Cell = Callable[[list[dict[str, Any]]], str]  # of the outcomes of some runs
@@ -52,6 +54,7 @@ class LiveTable:
         self._limit_s: float | None = None  # on virtual time, in the budget; inf for none
         self._started = time.monotonic()
         self._live: Any = None
+        self._beat = heartbeat(write, lambda: f"{self._done():,}/{self.total:,} runs, {', '.join(self._facts())}")
         self._terminal = terminal if terminal is not None and terminal.is_terminal else None
 
     def __enter__(self) -> LiveTable:
@@ -60,9 +63,11 @@ class LiveTable:
 
             self._live = Live(console=self._terminal, get_renderable=self._render, refresh_per_second=4, transient=True)
             self._live.__enter__()
+        self._beat.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._beat.__exit__(None, None, None)
         if self._live is not None:
             self._live.__exit__(*error)
 
@@ -82,14 +87,15 @@ class LiveTable:
             self._first_complete(event)
         if self._live is None and event.state in ("complete", "failed"):
             swept = " ".join(f"{name}={settings[name]}" for name in self.spec.grid)
-            done = self.states["skipped"] + self.states["complete"] + self.states["failed"]
-            self._write(f"{done}/{self.total} {event.state:8}  {event.run.name} {swept}")
+            self._write(f"{self._done()}/{self.total} {event.state:8}  {event.run.name} {swept}")
 
     def _first_complete(self, event: Event) -> None:
         """Read the budget of the first complete run and print what the sweep will take."""
+        from fedsim.results.folder import read_manifest
+
         folder, self._limit_s = self.out / event.run.name, INF
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # a damaged folder
-            manifest = json.loads((folder / "manifest.json").read_text())
+        with suppress(FedsimError, OSError, ValueError, LookupError, TypeError, AttributeError):  # damaged
+            manifest = read_manifest(folder)
             self._limit_s = float(manifest["scenario"]["budget"].get("seconds") or INF)
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             line = estimate_line(float(event.outcome["real_s"]), size, self.todo, self.at_once)
@@ -144,21 +150,26 @@ class LiveTable:
         titles = {name: COSTS.get(name, (name, text.number)) for name in names}
         return {title: _cell(name, form) for name, (title, form) in titles.items()}
 
+    def _done(self) -> int:
+        return self.states["skipped"] + self.states["complete"] + self.states["failed"]
+
+    def _facts(self) -> list[str]:
+        facts = [f"running {len(self._running)}", f"failed {self.states['failed']}"]
+        if self.states["complete"]:
+            pace = (time.monotonic() - self._started) / (self.states["complete"] + self.states["failed"])
+            facts.append(f"ETA {text.seconds(round((self.total - self._done()) * pace))}")
+        return facts
+
     def _render(self) -> Any:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        ended = self.states["complete"] + self.states["failed"]
-        done = self.states["skipped"] + ended
-        facts = f"running {len(self._running)}  failed {self.states['failed']}"
-        if self.states["complete"]:
-            left = (self.total - done) * (time.monotonic() - self._started) / max(ended, 1)
-            facts += f"  ETA {text.seconds(round(left))}"
+        done, facts = self._done(), "  ".join(self._facts())
         line = Table.grid(padding=(0, 1))
         line.add_row(f"{done:,}/{self.total:,}", ProgressBar(self.total, done, width=20), facts)
-        return Group(line, *map(Text, self.table()))
+        return Group(line, *(Text(text.printable(row)) for row in self.table()))
 
 
 def _cell(name: str, form: Form, statistic: Callable[[list[float]], float] = statistics.median) -> Cell:
@@ -206,7 +217,7 @@ class Output:
         if isinstance(self.error, BrokenPipeError) or self._stream is None:
             return code
         why = self.error.strerror or self.error
-        print(f"fedsim: standard output cannot be written to ({why}); results are where --out says", file=sys.stderr)
+        print_error(f"fedsim: standard output cannot be written to ({why}); results are where --out says")
         return code or 1
 
     def _try(self, name: str, *arguments: object) -> None:
@@ -258,7 +269,7 @@ def held_warnings() -> Iterator[HeldWarnings]:
         warnings.showwarning = before
         for line, category in held.lines.items():
             if not held.failed or issubclass(category, UserWarning):
-                print(line, file=sys.stderr)
+                print_error(line)
 
 
 @contextmanager
@@ -282,6 +293,39 @@ def stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def heartbeat(write: Callable[..., None], line: Callable[[], str]) -> Iterator[None]:
+    """Write a line with the time once a minute while the body runs, unless stdout is a terminal."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT_S):
+            write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line()}")
+
+    if sys.stdout.isatty():
+        yield
+        return
+    thread = threading.Thread(target=beat, name="fedsim-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def print_lines(*lines: str) -> None:
+    """Print lines to stdout."""
+    for line in lines:
+        print(text.printable(line))
+
+
+def print_error(*lines: str) -> None:
+    """Print lines to stderr, if it is open."""
+    for line in lines if sys.stderr is not None else ():
+        print(text.printable(line), file=sys.stderr)
+
+
 def outputs(quiet: bool) -> tuple[Callable[..., None], Any]:
     """Return a function that prints lines to stdout, and the console of the progress bar (stderr)."""
     if quiet:
@@ -292,6 +336,6 @@ def outputs(quiet: bool) -> tuple[Callable[..., None], Any]:
 
     def write(*lines: str) -> None:
         for line in lines:
-            console.print(line, soft_wrap=True)
+            console.print(text.printable(line), soft_wrap=True)
 
     return write, Console(stderr=True, force_terminal=sys.stderr.isatty())

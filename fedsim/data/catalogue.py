@@ -30,8 +30,9 @@ class File:
     """A file of a data set with its valid checksums; the first is that of the file at `url`."""
 
     name: str
-    digests: tuple[str, ...]  # "sha256:..." or "md5:..."
+    digests: tuple[str, ...]  # "sha256:..."
     url: str | None = None
+    most: int = 0  # bytes of a download
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def _mnist(paths: list[Path]) -> Arrays:
 def _idx_files(*known: tuple[str, ...], url: str) -> tuple[File, ...]:
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     return tuple(
-        File(f"{name}-ubyte.gz", digests, f"{url}{name}-ubyte.gz") for name, digests in zip(names, known, strict=True)
+        File(f"{name}-ubyte.gz", digests, f"{url}{name}-ubyte.gz", 30_000_000)
+        for name, digests in zip(names, known, strict=True)
     )
 
 
@@ -140,15 +142,16 @@ MNIST = (  # as published, and the same bytes in another gzip wrapper
      "sha256:ae18e77e031ccde52407f794d123116439864147d33ac992975f85dd4dc42af6"),
 )  # fmt: skip
 KMNIST = (
-    ("md5:bdb82020997e1d708af4cf47b453dcf7",),
-    ("md5:e144d726b3acfaa3e44228e80efcd344",),
-    ("md5:5c965bf0a639b31b8f53240b1b52f4d7",),
-    ("md5:7320c461ea6c1c855c0b718fb2a4b134",),
+    ("sha256:51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",),
+    ("sha256:e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",),
+    ("sha256:edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",),
+    ("sha256:20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",),
 )
 CIFAR10 = File(
     "cifar-10-binary.tar.gz",
-    ("md5:c32a1d4ab5d03f1284b67883e8d87530",),
+    ("sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",),
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    200_000_000,
 )
 CIFAR10_TWO = File(
     "cifar10_airplane_automobile.npz", ("sha256:0d2882dc9587386bf6bd45c125bab7722b68b895ca8b9d5fd803f27c7e0151f1",)
@@ -158,6 +161,7 @@ COVTYPE_TABLE = File(  # scikit-learn's copy of UCI's file
     "covtype.data.gz",
     ("sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",),
     "https://ndownloader.figshare.com/files/5976039",
+    20_000_000,
 )
 CREDIT = File("cs-training.csv.gz", ("sha256:af451a1ef057cba625581c4be556cde51043f605b6334988b86149cd4d6e8288",))
 

@@ -12,10 +12,14 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -29,7 +33,9 @@ from fedsim.errors import CorruptData, FedsimError, InvalidInput, RuntimeFailed
 from fedsim.results import files as atomic
 from fedsim.text import short_repr
 
-TRIES = 3  # of a download
+TRIES = 3  # of a download that has another checksum
+PAUSE_S, TOTAL_S = 30.0, 3600.0  # the longest pause in a download, and the longest download
+CHUNK = 2**16
 NAMES = (*sorted((*catalogue.INSIDE, *catalogue.ENTRIES)), "synthetic(alpha, beta)")
 INSIDE = Path(__file__).parent / "inside"
 _SYNTHETIC = re.compile(r"synthetic\(\s*([\d.]+)\s*,\s*([\d.]+)\s*\)")
@@ -147,7 +153,9 @@ def fetch(dataset: str, file: File) -> Path:
     )  # fmt: skip
     pooch.get_logger().setLevel("WARNING")
     try:
-        return Path(downloader.fetch(file.name, downloader=pooch.HTTPDownloader(progressbar=_has_bar(), timeout=30)))
+        return Path(downloader.fetch(file.name, downloader=partial(_download, most=file.most)))
+    except FedsimError:
+        raise
     except ValueError as error:  # the checksum; pooch has removed the file
         raise CorruptData(
             f"{file.url} returned another file than {file.name} ({str(error)[:60]}...); try later"
@@ -159,8 +167,26 @@ def fetch(dataset: str, file: File) -> Path:
         ) from None
 
 
-def _has_bar() -> bool:
-    return find_spec("tqdm") is not None
+def _download(url: str, path: str, _: object, *, most: int) -> None:
+    """Download a file of at most `most` bytes in at most TOTAL_S seconds, with a bar if tqdm is installed."""
+    with ExitStack() as stack:
+        bar = None
+        if find_spec("tqdm") is not None:
+            from tqdm import tqdm  # type: ignore[import-untyped]
+
+            bar = stack.enter_context(tqdm(unit="B", unit_scale=True))
+        until, left = time.monotonic() + TOTAL_S, most
+        response = stack.enter_context(urlopen(url, timeout=PAUSE_S))
+        file = stack.enter_context(open(path, "wb"))
+        while data := response.read1(CHUNK):  # what has arrived: a slow server does not keep it waiting
+            left -= len(data)
+            if left < 0:
+                raise CorruptData(f"{url} sends more than the {most:,} bytes that the file has at most; try later")
+            if time.monotonic() > until:
+                raise RuntimeFailed(f"{url} takes longer than {TOTAL_S:,.0f} s; try later, or fetch the file yourself")
+            file.write(data)
+            if bar is not None:
+                bar.update(len(data))
 
 
 def mapped(key: str, paths: list[Path], decode: Callable[[], Arrays]) -> Arrays:

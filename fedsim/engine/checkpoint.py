@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,11 @@ class Checkpointer:
         self.stop, self._wrote = stop, time.monotonic()
         self.asked = stop is not None or self.files is not None  # whether there is anything to do after a round
         self.saved: SavedCheckpoint | None = None
+        self._announce: Callable[[int], None] = lambda done: None
+
+    def announce(self, function: Callable[[int], None]) -> None:
+        """Call a function with the rounds that are done, after every block of rounds."""
+        self._announce, self.asked = function, True
 
     def find(self) -> str:
         """Find the checkpoint to resume from; return a note about damaged ones."""
@@ -70,6 +76,7 @@ class Checkpointer:
 
     def after_block(self, run: Run, clock: Clock, done: int, active: Array) -> None:
         """Checkpoint if it is due; raise Interrupted if the run was asked to stop."""
+        self._announce(done)
         stopping = self.stopping
         due = self.rounds is not None and done % self.rounds == 0
         due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds

@@ -2,18 +2,22 @@
 
 Numba writes machine code beside the source or, where that folder is read-only, into the user's cache folder; without
 either it refuses to compile. Here a folder that is not writable, or is full, is replaced by a temporary folder. Every
-file ends in a digest; a damaged file is deleted and its kernel compiled again. Each case logs one line, once.
+file ends in a digest, which is checked before the file is unpickled; a damaged file, or one that another user owns or
+can write, is deleted and its kernel compiled again. Each case logs one line, once.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
 import pickle
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -75,6 +79,10 @@ class Damaged(Exception):
     """A file of the cache differs from what was written."""
 
 
+class Untrusted(PermissionError):
+    """Another user owns a file of the cache or can write it, so that it may run any code."""
+
+
 class ChecksummedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     """Numba's index and data files, each with a digest at its end.
 
@@ -98,16 +106,24 @@ class ChecksummedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 
     def _load_index(self) -> Any:
         try:
-            with open(self._index_path, "rb") as file:
-                pickle.load(file)  # Numba's version
-                _check(file.read())
+            data = _trusted_bytes(Path(self._index_path))
         except FileNotFoundError:
             return {}
-        return super()._load_index()
+        version, stamp, overloads = pickle.loads(_checked(data))
+        return pickle.loads(overloads) if (version, stamp) == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads: object) -> None:
+        with self._open_for_write(self._index_path) as file:
+            file.write(self._dump((self._version, self._source_stamp, caching.dumps(overloads))))
 
     def _load_data(self, name: str) -> Any:
-        _check(Path(self._data_path(name)).read_bytes())
-        return super()._load_data(name)
+        return pickle.loads(_checked(_trusted_bytes(Path(self._data_path(name)))))
+
+    @contextmanager
+    def _open_for_write(self, path: str) -> Iterator[Any]:
+        with super()._open_for_write(path) as file:
+            os.fchmod(file.fileno(), 0o644)  # whatever the umask allows
+            yield file
 
 
 class SafeCache(caching.FunctionCache):  # type: ignore[misc]
@@ -115,7 +131,9 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._files = f"{self._impl.filename_base}.fedsim"  # differs from the names of plain Numba
+        self._files = (
+            f"{self._impl.filename_base}.fedsim3"  # differs from the names of plain Numba and earlier versions
+        )
         self._cache_file: Any = ChecksummedFile(
             self._cache_path, self._files, kernel_digest(Path(function.__code__.co_filename))
         )
@@ -123,9 +141,14 @@ class SafeCache(caching.FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # damaged bytes may raise anything
+        except Exception as error:  # damaged bytes may raise anything
             self._delete()
-            _warn_once(f"compiled kernels in {self._cache_path} were damaged; they are deleted and compiled again")
+            why = (
+                "are not used, because another user owns them or can write them" if isinstance(error, Untrusted) else ""
+            )
+            _warn_once(
+                f"compiled kernels in {self._cache_path} {why or 'were damaged'}; they are deleted and compiled again"
+            )
             return None
 
     def has(self, sig: Any, target_context: Any) -> bool:
@@ -193,9 +216,20 @@ def use_temporary_folder(why: Exception) -> str | None:
     return folder
 
 
-def _check(checksummed: bytes) -> None:
+def _trusted_bytes(path: Path) -> bytes:
+    """Return the bytes of a file of this user or of root that no other user can change; refuse any other."""
+    with path.open("rb") as file:
+        facts = os.fstat(file.fileno())
+        if facts.st_uid not in (os.getuid(), 0) or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise Untrusted(errno.EACCES, "another user owns them or can write them", str(path))
+        return file.read()
+
+
+def _checked(checksummed: bytes) -> bytes:
+    """Return bytes without their digest; refuse damaged ones before they are unpickled."""
     if blake2b(checksummed[:-DIGEST], digest_size=DIGEST).digest() != checksummed[-DIGEST:]:
         raise Damaged
+    return checksummed[:-DIGEST]
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -56,6 +56,8 @@ def reproduce(
     verdicts: list[Verdict] = []
     failures: list[str] = []
     _read(folder / CLAIMS)  # refuses a file of another program before any work
+    if files.is_folder(folder):
+        files.remove_stale(folder, CLAIMS)
     for paper, path in figures(name):
         if stop.is_set():
             raise Interrupted("stopped; repeat the command to resume")
@@ -64,7 +66,7 @@ def reproduce(
         own, failed, study = _figure(figure, form, folder / paper / figure.name, jobs, stop, notify)
         verdicts += own
         failures += failed
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_parents(folder)
         _update(folder / CLAIMS, own)
         varied = list(figure.sweep(form)[0])
         not_drawn = draw(figure, study, varied, folder / paper / figure.name) if study else ""
@@ -106,7 +108,7 @@ def _figure(
     name = f"{figure.paper}/{figure.name}"
     if missing := figure.missing():
         return [_not_run(figure, claim, missing) for claim in figure.claims], [], None
-    spec = make_spec(figure.file, *figure.sweep(form))
+    spec = make_spec(figure.file, *figure.sweep(form), folder)
     notify(FigureProgress(figure, len(spec.runs)))
     study = run_sweep(spec, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
     if study.failed:

@@ -18,6 +18,7 @@ from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.results.environment import cpu_features, versions
 from fedsim.results.files import write_atomic
 from fedsim.results.folder import load, save
+from fedsim.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +172,7 @@ class Result:
         """Return the lines that the terminal prints after a run."""
         from fedsim.analysis.summary import lines
 
-        return Summary("\n".join(lines(self, width)))
+        return Summary(printable("\n".join(lines(self, width))))
 
     def plot(self, metric: str | None = None, against: Axis = "rounds") -> Figure:
         """Plot a metric against the amount spent, as a matplotlib figure; the default is the first metric."""

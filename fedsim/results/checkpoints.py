@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from fedsim.arrays import Arrays
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
+from fedsim.readers import stored_arrays
 from fedsim.results import files
 from fedsim.results.files import write_atomic
 
@@ -81,7 +81,7 @@ class Checkpoints:
         try:
             arrays = {name: self._load(name, digest) for name, digest in index["files"].items()}
             number = int(index["number"])
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, BadZipFile) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, FedsimError) as error:
             raise CorruptData(f"{path.name} is damaged ({error})") from error
         if index["identity"] != self.identity:
             raise InvalidInput(
@@ -105,8 +105,7 @@ class Checkpoints:
             write_atomic(self.folder / name, data)
         if data is None:
             raise ValueError(f"{name} does not match its checksum")
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            return dict(arrays)
+        return stored_arrays(io.BytesIO(data))
 
     def _prune(self) -> None:
         for index in files.listed(self.folder, INDEX)[:-KEEP]:

@@ -81,6 +81,15 @@ def is_folder(path: Path) -> bool:
     return stat.S_ISDIR(_mode(path))
 
 
+def size(path: Path) -> int:
+    """Return the bytes of a regular file, -1 for anything else."""
+    try:
+        found = path.lstat()
+    except (OSError, ValueError):  # a name with a null byte
+        return -1
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+
+
 def listed(folder: Path, pattern: str = "*") -> list[Path]:
     """Return the sorted paths in a folder, none of a link or of a missing folder."""
     return sorted(folder.glob(pattern)) if is_folder(folder) else []

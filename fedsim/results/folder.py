@@ -4,13 +4,14 @@ The manifest holds the SHA-256 of every other file and a checksum of its own. `l
 
 A run's folder is in one of these states:
 
-    empty      no files, or temporary files of a killed run
-    started    a run has started and has no checkpoint; starting again loses nothing
-    resumable  a run has started and can resume from a checkpoint
-    complete   a finished result
-    other      anything else
+    empty       no files, or temporary files of a killed run
+    running     a process holds the folder
+    unfinished  a run has started; `is_resumable` if it has a checkpoint, else starting again loses nothing
+    complete    a finished result with all its files
+    damaged     a finished result with a file that is missing, has another size or, with `check`, other bytes
+    foreign     anything else
 
-A folder is that of a run only if format and checksum of its manifest.json, run.json or a checkpoint are right.
+A folder is that of a run only if its manifest.json, run.json or a checkpoint has our format and its checksum.
 Only the holder of the folder's lock repairs it. The result is written to `.complete`, which appears in one step, and
 moved from there, manifest last. If a run is killed between these moves, the next process finishes them.
 """
@@ -26,11 +27,13 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedsim import readers
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
 from fedsim.results import files, lock
 from fedsim.results.checkpoints import INDEX, is_checkpoint
 from fedsim.results.checksums import file_checksum, read_json, with_checksum
 from fedsim.results.files import explained, new_folder, remove_stale, sync_files, sync_folder
+from fedsim.text import short_str
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,9 +81,13 @@ def _write(result: Result, folder: Path) -> None:
             write_table(file, table)
     with files.new_file(folder / "samples.npz") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    sums = {name: file_checksum(folder / name) for name in (*tables, "samples.npz")}
+    names = (*tables, "samples.npz")
+    facts = {
+        "files": {n: file_checksum(folder / n) for n in names},
+        "sizes": {n: files.size(folder / n) for n in names},
+    }
     with files.new_file(folder / MANIFEST) as file:
-        file.write(with_checksum(FORMAT, {**result.manifest, "files": sums}))
+        file.write(with_checksum(FORMAT, {**result.manifest, **facts}))
     sync_files(folder)
 
 
@@ -93,16 +100,17 @@ def load(path: str | Path) -> Result:
         raise InvalidInput(f"{folder} is no folder; pass one that fs.run(..., out=...) wrote")
     manifest = read_manifest(folder)
     sums = manifest.pop("files", None)
+    manifest.pop("sizes", None)
     if sums is not None and not isinstance(sums, dict):
         raise CorruptData(f"{folder / MANIFEST} is damaged: its list of files is no object")
     tables = {
-        name: _read(file, _read_table, sums)
+        name: _read(file, readers.parquet, sums)
         for name in _TABLES
         if (file := folder / f"{name}.parquet").name in (sums or ())
         or name not in _OPTIONAL
         or (sums is None and os.path.lexists(file))
     }
-    arrays = _read(folder / "samples.npz", _read_arrays, sums)
+    arrays = _read(folder / "samples.npz", readers.stored_arrays, sums)
     try:
         return Result(
             samples=arrays.get("samples"),
@@ -123,9 +131,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         return read_json(folder / MANIFEST, FORMAT, OLDER)
     except FileNotFoundError:
         found = state(folder)
-    if lock.held(folder):
+    if found == "running":
         raise InvalidInput(f"{folder} holds a run that is still going on; wait until it has ended")
-    if found in ("started", "resumable"):
+    if found == "unfinished":
         raise InvalidInput(f"{folder} holds an unfinished run; go on with: fedsim resume {folder}")
     raise CorruptData(f"{folder / MANIFEST} is missing; is {folder} a folder that fedsim wrote?")
 
@@ -156,43 +164,74 @@ def _read(path: Path, parse: Callable[[IO[bytes]], Any], sums: dict[str, Any] | 
                     f"remove {path.parent} and run it again, or restore the file"
                 )
             file.seek(0)
-            return parse(file)
+            try:
+                return parse(file)
+            except Exception as error:  # parsers of damaged bytes may raise anything, MemoryError included
+                raise CorruptData(f"{path} is damaged or not what fedsim wrote: {short_str(error)}") from error
     except FileNotFoundError:
         raise CorruptData(f"{path} is missing; is {path.parent} a folder that fedsim wrote?") from None
     except PermissionError as error:
         raise InvalidInput(f"cannot read {path} ({error.strerror}); ask its owner for access") from error
-    except FedsimError:
-        raise
-    except Exception as error:  # parsers of damaged bytes may raise anything, MemoryError included
+    except OSError as error:
         raise CorruptData(f"{path} is damaged or not what fedsim wrote: {error}") from error
 
 
-def _read_table(file: IO[bytes]) -> pd.DataFrame:
-    import pyarrow.parquet as pq
-
-    # From the open file: given a path, pyarrow may turn a folder named "a=1" into a column.
-    return pq.ParquetFile(file, page_checksum_verification=True).read().to_pandas(ignore_metadata=True)
-
-
-def _read_arrays(file: IO[bytes]) -> dict[str, Any]:
-    with np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
-
-
-State = Literal["empty", "started", "resumable", "complete", "other"]
+State = Literal["empty", "running", "unfinished", "complete", "damaged", "foreign"]
 MANIFEST, STARTED, CHECKPOINTS, COMPLETE = "manifest.json", "run.json", "checkpoints", ".complete"
 
 
-def state(folder: Path) -> State:
-    """Return the state of a folder; without the lock it can change at any time."""
+def state(folder: Path, *, held: bool = False, check: bool = False) -> State:
+    """Return the state of a folder; without the lock it can change at any time.
+
+    `held`: this process holds the lock. `check`: read every file, not only its size.
+    """
     if os.path.lexists(folder / MANIFEST):
-        return "complete" if is_ours(folder / MANIFEST) else "other"
+        if not damage(folder, check):
+            return "complete"
+        return "damaged" if _has_format(folder / MANIFEST) else "foreign"
     indices = files.listed(folder / CHECKPOINTS, INDEX)
-    if is_ours(folder / STARTED):
-        return "resumable" if indices else "started"
-    if os.path.lexists(folder / STARTED):  # damaged, or of another program
-        return "resumable" if any(map(is_checkpoint, indices)) else "other"
-    return "other" if any(not _is_left(name) for name in os.listdir(folder)) else "empty"
+    began = os.path.lexists(folder / STARTED)
+    if is_ours(folder / STARTED) or (began and any(map(is_checkpoint, indices))):
+        return "running" if not held and lock.held(folder) else "unfinished"
+    if began or any(not _is_left(name) for name in os.listdir(folder)):
+        return "foreign"
+    return "running" if not held and lock.held(folder) else "empty"
+
+
+def is_resumable(folder: Path) -> bool:
+    """Return True if an unfinished run has a checkpoint."""
+    return bool(files.listed(folder / CHECKPOINTS, INDEX))
+
+
+def damage(folder: Path, check: bool = False) -> str:
+    """Return what is wrong with a finished result, "" if nothing is: with the sizes of its files or, with `check`, the
+    bytes."""
+    try:
+        if check:
+            load(folder)
+            return ""
+        manifest = read_manifest(folder)
+        sums, sizes = manifest.get("files") or {}, manifest.get("sizes") or {}
+        if not isinstance(sums, dict) or not isinstance(sizes, dict):
+            return f"{folder / MANIFEST} is damaged: its list of files is no object"
+        for name in {*map(str, sums), "samples.npz"}:
+            found = files.size(folder / name)
+            if found < 0 or found != sizes.get(name, found):
+                what = (
+                    "is missing" if found < 0 else f"is damaged: it has {found:,} bytes, not {short_str(sizes[name])}"
+                )
+                return f"{folder / name} {what}; restore it, or remove {folder} and run it again"
+        return ""
+    except FedsimError as error:
+        return str(error)
+
+
+def _has_format(path: Path) -> bool:
+    """Return True if a manifest is or was ours: it names a format."""
+    try:
+        return b'"fedsim_format": "fedsim-result-' in files.read(path)
+    except (OSError, FedsimError):
+        return False
 
 
 def is_ours(path: Path) -> bool:
@@ -217,14 +256,15 @@ def is_clean(folder: Path) -> bool:
 
 def repair(folder: Path) -> State:
     """Publish or remove the files that a killed run has left, and return the state; the caller holds the lock."""
-    if state(folder) == "other":
-        return "other"
+    found = state(folder, held=True)
+    if found in ("foreign", "damaged"):
+        return found
     for name in (CHECKPOINTS, COMPLETE):
         files.check_folder(folder / name)
     with explained(folder):
         remove_stale(folder, ours=True)
         publish(folder)
-        found = state(folder)
+        found = state(folder, held=True)
         if found == "complete":
             remove_checkpoints(folder)
     return found
@@ -254,7 +294,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 def clean(folder: Path) -> None:
     """Repair a folder that no process holds, if it can be written."""
-    if not folder.is_dir() or is_clean(folder) or state(folder) == "other":
+    if not folder.is_dir() or is_clean(folder) or state(folder) in ("foreign", "damaged"):
         return
     with suppress(OSError, FedsimError):
         ours = lock.take(folder)

@@ -26,6 +26,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK, OWNER = ".lock", ".lock-owner"  # the second is used where files cannot be locked
+WIDTH = 400  # bytes of the owner, padded, so that a shorter text replaces a longer one
 GRACE_S = 10.0  # an empty lock file this young was just made, and its owner will write to it
 GLANCE_S = 0.1  # a process that checks whether a lock is held holds it for a moment
 
@@ -37,10 +38,15 @@ class Lock:
     path: Path
     descriptor: int | None  # None: the file itself is the lock
 
+    def note(self, facts: dict[str, Any]) -> None:
+        """Store what the process does in the lock file, for `read_owner`; not where files cannot be locked."""
+        if self.descriptor is not None:
+            _write_owner(self.descriptor, facts)
+
     def release(self) -> None:
         """Release the lock; remove the file first, so that no process takes it for a held lock."""
         if self.descriptor is None:
-            if _owner(self.path) == me():
+            if me().items() <= _owner(self.path).items():
                 files.remove(self.path)
                 files.remove(self.path.with_name(self.path.name.removesuffix("-owner")))
             return
@@ -79,6 +85,20 @@ def held(folder: Path, name: str = LOCK) -> bool:
         os.close(descriptor)
 
 
+def read_owner(folder: Path, name: str = LOCK) -> dict[str, Any]:
+    """Return the process in a lock file and what it has noted, {} if the file cannot be read."""
+    for path in (folder / name, folder / f"{name}-owner"):
+        with suppress(CorruptData):
+            if owner := _owner(path):
+                return owner
+    return {}
+
+
+def _write_owner(descriptor: int, facts: dict[str, Any]) -> None:
+    with suppress(OSError):  # a full disk: the lock is valid without the owner
+        os.pwrite(descriptor, f"{json.dumps({**me(), **facts}):{WIDTH}}".encode(), 0)
+
+
 def _take(path: Path, folder: Path) -> Lock:
     while fcntl is not None:
         descriptor = files.descriptor(path, os.O_RDWR | os.O_CREAT)
@@ -96,9 +116,9 @@ def _take(path: Path, folder: Path) -> Lock:
             with suppress(FileNotFoundError):
                 ours = os.path.samestat(os.fstat(descriptor), path.lstat())
             if ours:
-                with suppress(OSError):  # a full disk: the lock is valid without the owner
+                with suppress(OSError):
                     os.ftruncate(descriptor, 0)
-                    os.pwrite(descriptor, json.dumps(me()).encode(), 0)
+                _write_owner(descriptor, {"since": time.time()})
                 return Lock(path, descriptor)
         finally:
             if not ours:
@@ -138,7 +158,7 @@ def _exclusive(path: Path, folder: Path) -> Lock:
                 files.remove(aside)
             continue
         with file:
-            file.write(json.dumps(me()).encode())
+            file.write(json.dumps({**me(), "since": time.time()}).encode())
             file.flush()
             os.fsync(file.fileno())
         return Lock(path, None)

@@ -25,12 +25,14 @@ from fedsim.results.folder import (
     State,
     clean,
     is_clean,
+    is_resumable,
     read_manifest,
     remove_checkpoints,
     repair,
     save_in_place,
     state,
 )
+from fedsim.running.activity import announcer
 from fedsim.runtime.process import blas_kernels
 from fedsim.text import short_str
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 OLDEST = "0.2.0 or earlier"  # whose run.json has no version
 PACKAGE = "fedsim-systems"
+FINISHED = ("complete", "damaged")  # loading the second names the damage
 
 
 @dataclass(frozen=True)
@@ -67,18 +70,19 @@ class RunFolder:
         work, identity = identities(scenario, timing_only)
         resumable = every is not None or resume
         checkpoints = Checkpointer(folder if resumable else None, identity, every, stop)
-        if resume and folder.is_dir() and state(folder) == "complete" and is_clean(folder):  # needs no write access
+        if resume and folder.is_dir() and state(folder) in FINISHED and is_clean(folder):  # needs no write access
             return cls(folder, checkpoints, result=_load_same(folder, scenario, timing_only, work, source))
         held, made, found = claim(folder)
+        checkpoints.announce(announcer(held, scenario.budget.rounds))
         try:
             refuse(folder, found, resume)
-            if found == "complete":
+            if found in FINISHED:
                 result = _load_same(folder, scenario, timing_only, work, source)
                 held.release()
                 return cls(folder, checkpoints, result=result)
             if found != "empty":
                 made = _check_started(folder, work, source, resume) or made
-            if found == "resumable":
+            if found == "unfinished" and is_resumable(folder):
                 return cls(folder, checkpoints, checkpoints.find(), None, work, held)
             files.remove_folder(folder / CHECKPOINTS)  # of a run that was killed before its first
             facts = {"checkpoint_every": every, "timing_only": timing_only, "clock": options["clock"], "work": work}
@@ -113,7 +117,7 @@ def claimed(out: Path) -> Iterator[Path]:
         yield folder
         remove_checkpoints(folder)
     except BaseException:
-        if found in ("empty", "started") and state(folder) == "started":
+        if found in ("empty", "unfinished") and state(folder, held=True) == "unfinished":
             remove_checkpoints(folder)
         give_up(folder, held, made)
         raise
@@ -131,18 +135,19 @@ def check_free(folder: Path, resume: bool = False) -> None:
         if lock.held(folder):
             lock.take(folder).release()  # raises InUse with the process that holds it
         clean(folder)
-        refuse(folder, state(folder), resume)
+        refuse(folder, state(folder, held=True), resume)
 
 
 def refuse(folder: Path, found: State, resume: bool) -> None:
     """Refuse a folder in a state that cannot be claimed."""
-    if found == "other" and resume:
+    if found == "foreign" and resume:
         raise InvalidInput(
             f"{folder} is no run's folder, or its {MANIFEST} or {STARTED} is damaged; choose another --out"
         )
-    if resume or found in ("empty", "started"):
+    resumable = found == "unfinished" and is_resumable(folder)
+    if resume or found == "empty" or (found == "unfinished" and not resumable):
         return
-    if found == "resumable":
+    if resumable:
         raise InvalidInput(
             f"{folder} already exists and holds an unfinished run; go on with: fedsim resume {folder}, "
             "choose another --out or remove it"
@@ -186,12 +191,12 @@ def give_up(folder: Path, held: lock.Lock, made: bool) -> None:
 def remove_unfinished(out: Path) -> None:
     """After a failure: remove a run without checkpoints, unless another process holds it."""
     folder = out.absolute()
-    if not folder.is_dir() or state(folder) not in ("empty", "started"):
+    if not folder.is_dir() or state(folder) not in ("empty", "unfinished") or is_resumable(folder):
         return
     with suppress(FedsimError, OSError):
         held = lock.take(folder)
         made = False
-        if repair(folder) == "started":
+        if repair(folder) == "unfinished" and not is_resumable(folder):
             with suppress(FileNotFoundError, CorruptData):
                 made = read_json(folder / STARTED, RUN_FORMAT).get("made") is True
             remove_checkpoints(folder)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fedsim.budget import Budget
-from fedsim.text import bits, number, seconds
+from fedsim.text import bits, number, printable, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,7 +104,8 @@ class ProgressLine:
             metrics.pop()
         while facts and len("  ".join([*facts, *metrics, *pace])) > width:
             facts.pop()
-        self._update(description=title, completed=done, total=total, facts="  ".join([*facts, *metrics, *pace]))
+        shown = printable("  ".join([*facts, *metrics, *pace]))
+        self._update(description=printable(title), completed=done, total=total, facts=shown)
 
     def _share(self, progress: Progress) -> tuple[float, float | None]:
         """Return the amount done and its total, in the first budget that is set."""

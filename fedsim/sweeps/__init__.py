@@ -46,10 +46,12 @@ def sweep(
     `jobs` runs execute at a time (by default one per core), in processes of this machine or, with
     `runtime=fs.Ray(...)`, as tasks of a cluster. `shard=(3, 20)` executes every twentieth run from number 3.
     Completed runs are skipped, interrupted runs resume from their last checkpoint, and failed runs keep their error
-    message unless `retry_failed` is set. A failed run does not stop the others; see `study.failed`.
+    message unless `retry_failed` is set. A failed run does not stop the others; see `study.failed`. With `resume`,
+    `out` may hold other values and axes; the new runs are added to it.
     """
+    folder = Path(out).absolute()
     return run_sweep(
-        make_spec(load_file(file), grid, settings or {}), Path(out).absolute(), jobs=jobs, shard=shard,
+        make_spec(load_file(file), grid, settings or {}, folder), folder, jobs=jobs, shard=shard,
         resume=resume, retry_failed=retry_failed, runtime=runtime, observers=tuple(observers), stop=stop,
     )  # fmt: skip
 
@@ -69,7 +71,7 @@ def run_sweep(
     if runtime is not None and not isinstance(runtime, Inline | Ray):
         raise InvalidInput(f"runtime={runtime!r}: a sweep runs on processes of this machine (None) or on fs.Ray(...)")
     mine = spec.shard(shard) if only is None else only
-    spec.claim(out, resume=resume or retry_failed, shared=shard is not None)
+    stored = spec.claim(out, resume=resume or retry_failed, shared=shard is not None)
     remove_stale_claims(out)
     stop = stop if stop is not None else threading.Event()
 
@@ -88,19 +90,20 @@ def run_sweep(
         if failure.run not in retried:
             notify(Event(RunSpec(failure.run, failure.settings), "failed", {}, f"{failure.kind}: {failure.message}"))
     fresh: dict[str, Rows] = {}
+    shown = {run.name: run for run in stored.runs}  # with the settings of all axes in the folder
     with closing(_reports(spec, [run for run in mine if run.name in pending], out, jobs, runtime, stop)) as reports:
         for run, report in reports:
             if report["state"] == "complete":
                 with suppress(FedsimError, OSError):  # `merge` raises it
-                    fresh[run.name] = rows_of(run, out)
+                    fresh[run.name] = rows_of(shown[run.name], out)
             reason = f"{report['error']}: {report['message']}" if report["state"] == "failed" else ""
             notify(Event(run, report["state"], report.get("outcome", {}), reason))
-    merge(spec, out, fresh)
+    merge(stored, out, fresh)
     if stop.is_set() and (left := read_status(spec, mine, out).to_do):
         raise Interrupted(
             f"stopped with {len(left)} of {len(mine)} runs to do; go on with the same command and --resume"
         )
-    return study(spec, out, mine)
+    return study(stored, out, mine)
 
 
 def load(path: str | Path) -> Any:
@@ -115,11 +118,13 @@ def load(path: str | Path) -> Any:
 def study(spec: SweepSpec, out: Path, runs: tuple[RunSpec, ...]) -> Study:
     """Return the study of all complete runs in a sweep's folder, with the failures among `runs`."""
     from fedsim.sweeps.execution import read_status
-    from fedsim.sweeps.study import complete_runs, tables
+    from fedsim.sweeps.study import tables
 
-    complete = complete_runs(spec, out)
+    found, names = read_status(spec, spec.runs, out), {run.name for run in runs}
+    complete = list(found.complete)
     lazy = LazyRuns(tuple((run.settings, out / run.name) for run in complete))
-    return Study(spec.name, lazy, read_status(spec, runs, out).failed, out, lambda: tables(complete, out))
+    failed = tuple(failure for failure in found.failed if failure.run in names)
+    return Study(spec.name, lazy, failed, out, lambda: tables(complete, out))
 
 
 class LazyRuns(Sequence[tuple[dict[str, Any], Result]]):

@@ -17,7 +17,7 @@ from fedsim.errors import FedsimError, Interrupted, InUse
 from fedsim.results import files, lock, write_atomic
 from fedsim.results.checksums import read_json, to_json
 from fedsim.results.files import remove_stale
-from fedsim.results.folder import MANIFEST
+from fedsim.results.folder import damage, state
 from fedsim.running import run as simulate
 from fedsim.runtime.inline import Inline
 from fedsim.scenario_file import ScenarioFile, load_source
@@ -72,11 +72,14 @@ def record_failure(folder: Path, run: RunSpec, kind: str, message: str, log: str
 
 
 def remove_failure(folder: Path) -> None:
-    """Remove the files of an earlier failure."""
+    """Remove the files of an earlier failure, and those of a damaged result."""
     files.check_folder(folder)
-    if not (folder / MANIFEST).exists():
+    found = state(folder) if folder.exists() else "empty"
+    if found != "complete":
         for name in (FAILED, LOG):
             files.remove(folder / name)
+    if found == "damaged":
+        files.remove_folder(folder)
 
 
 @contextlib.contextmanager
@@ -126,23 +129,26 @@ class Status:
     to_do: tuple[RunSpec, ...]  # interrupted runs among them resume from their checkpoint
 
 
-def status(out: str | Path) -> Status:
-    """Return the status of all runs of the sweep in a folder."""
+def status(out: str | Path, check: bool = False) -> Status:
+    """Return the status of all runs of the sweep in a folder; `check` reads every file of complete runs."""
     out = Path(out)
     spec = SweepSpec.read(out)
-    return read_status(spec, spec.runs, out)
+    return read_status(spec, spec.runs, out, check)
 
 
-def read_status(spec: SweepSpec, runs: tuple[RunSpec, ...], out: Path) -> Status:
-    """Return the status of these runs from their folders."""
+def read_status(spec: SweepSpec, runs: tuple[RunSpec, ...], out: Path, check: bool = False) -> Status:
+    """Return the status of these runs from their folders; a damaged result is a failed run."""
     held = {name for name in claims(out) if lock.held(out / CLAIMS, name)}
     complete, failed, running, to_do = [], [], [], []
     for run in runs:
         folder = out / run.name
-        if (folder / MANIFEST).exists():
+        found = state(folder, check=check) if files.is_folder(folder) else "empty"
+        if found == "complete":
             complete.append(run)
-        elif run.name in held:
+        elif run.name in held or found == "running":
             running.append(run)
+        elif found == "damaged":
+            failed.append(Failure(run.name, run.settings, "CorruptData", damage(folder, check)))
         elif (folder / FAILED).exists():
             failed.append(_read_failure(run, folder))
         else:
@@ -160,13 +166,13 @@ def _read_failure(run: RunSpec, folder: Path) -> Failure:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Cost of one run: real seconds on one thread, and the size of its folder."""
+    """Cost of one run: real seconds, and the size of its folder."""
 
     real_s: float
     bytes: int
 
 
-def estimate(spec: SweepSpec, runs: tuple[RunSpec, ...]) -> Estimate:
+def estimate(spec: SweepSpec, runs: tuple[RunSpec, ...], threads: int) -> Estimate:
     """Time the run in the middle of the grid and discard its result."""
     file = load_source(Path(spec.file), spec.source, spec.folder, spec.modules)
     settings = runs[len(runs) // 2].settings
@@ -176,7 +182,9 @@ def estimate(spec: SweepSpec, runs: tuple[RunSpec, ...]) -> Estimate:
             began = time.perf_counter()
             scenario = file.build(settings)
             with file.blamed(FedsimError):
-                simulate(scenario, runtime=Inline(threads=1), out=Path(folder) / "run", source=file.origin(settings))
+                simulate(
+                    scenario, runtime=Inline(threads=threads), out=Path(folder) / "run", source=file.origin(settings)
+                )
             spent = time.perf_counter() - began
             size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         if attempt or spent > WARM_S:

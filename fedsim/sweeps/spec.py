@@ -1,15 +1,18 @@
 """A sweep as a value: the text of a scenario file, values for each swept setting, and a name for every run.
 
-A run's name is a hash of everything that decides its bits: source, settings, data and version. So sweeps can share and
-extend a folder, and completed runs are skipped.
+A run's name is a hash of everything that decides its bits: code, settings, data and version. Comments, the order of
+values and settings that repeat a default do not count. So a sweep's folder can hold several grids, and completed runs
+are skipped.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice, product
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import fedsim
+from fedsim.code_digest import syntax_digest
 from fedsim.engine.manifest import described
 from fedsim.errors import CorruptData, InvalidInput
 from fedsim.protocols import Executable
@@ -25,11 +29,11 @@ from fedsim.results.checksums import read_json, with_checksum
 from fedsim.results.files import check_writable, explained
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile
-from fedsim.settings import check_runs, listed
+from fedsim.settings import check_runs, from_text, listed, plain
 from fedsim.text import short_repr
 
 FILE = "sweep.json"
-FORMAT, OLDER = "fedsim-sweep-2", ("fedsim-sweep-1",)
+FORMAT, OLDER = "fedsim-sweep-3", ("fedsim-sweep-2", "fedsim-sweep-1")
 NAME = re.compile(r"[0-9a-f]{12}")  # of a run
 CLAIM_S = 30.0  # how long to wait for another shard that claims the folder
 ATTEMPTS = 20  # combinations that may be refused before the file itself is
@@ -54,14 +58,35 @@ class SweepSpec:
     grid: dict[str, list[Any]]
     settings: dict[str, Any]
     version: str
-    data: str  # digest of the problem's arrays
+    data: str  # digest of the problem's arrays with the settings `sample`
     modules: dict[str, str] = field(default_factory=dict)  # digests of the modules that the file imports
+    sample: dict[str, Any] = field(default_factory=dict)
+    code: str = ""  # digest of the source without comments; "" in folders of earlier versions
+    defaults: dict[str, Any] = field(default_factory=dict)  # of the arguments of scenario()
+    more: list[dict[str, dict[str, Any]]] = field(default_factory=list)  # other grids in the folder, with settings
 
     @cached_property
     def runs(self) -> tuple[RunSpec, ...]:
-        """All runs, in the order of the grid."""
-        combinations = (dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values()))
-        return tuple(self._run(self.settings | chosen) for chosen in combinations)
+        """All runs, in the order of the grids; each once."""
+        found: dict[str, RunSpec] = {}
+        for part in self._parts:
+            for values in product(*part["grid"].values()):
+                run = self._run(part["settings"] | dict(zip(part["grid"], values, strict=True)))
+                found.setdefault(run.name, run)
+        return tuple(found.values())
+
+    @cached_property
+    def axes(self) -> dict[str, list[Any]]:
+        """The swept settings with their values in all grids."""
+        found: dict[str, dict[str, Any]] = {}
+        for run in self.runs:
+            for name, value in run.settings.items():
+                found.setdefault(name, {})[str(value)] = value
+        return {name: list(own.values()) for name, own in found.items() if name in self.grid or len(own) > 1}
+
+    @property
+    def _parts(self) -> list[dict[str, dict[str, Any]]]:
+        return [{"grid": self.grid, "settings": self.settings}, *self.more]
 
     def shard(self, shard: tuple[int, int] | None) -> tuple[RunSpec, ...]:
         """Return the runs of one of several array jobs; None stands for all runs."""
@@ -73,63 +98,84 @@ class SweepSpec:
         return self.runs[part::parts]
 
     def _run(self, settings: dict[str, Any]) -> RunSpec:
-        facts = {"source": self.source, "settings": settings, "data": self.data, "version": self.version}
+        given = settings
+        facts: dict[str, Any] = {"source": self.source, "data": self.data, "version": self.version}
+        if self.code:
+            given = {name: value for name, value in settings.items() if not self._is_default(name, value)}
+            facts |= {"source": self.code, "defaults": self.defaults}
         if self.modules:
             facts["modules"] = self.modules
-        return RunSpec(_digest(facts, 6), settings)
+        shown = {name: self.defaults[name] for part in self.more for name in part["grid"] if name in self.defaults}
+        return RunSpec(_digest(facts | {"settings": given}, 6), shown | settings)
 
-    def claim(self, out: Path, *, resume: bool, shared: bool) -> None:
-        """Store this sweep in `out`, or check that it is stored there; `shared` if other shards may have done so.
+    def _is_default(self, name: str, value: object) -> bool:
+        return name in self.defaults and json.dumps(self.defaults[name]) == json.dumps(value)
 
-        A lock orders sweeps that start at the same time.
+    def claim(self, out: Path, *, resume: bool, shared: bool) -> SweepSpec:
+        """Store this sweep in `out`, or add it to the sweep there; `shared` if other shards may have stored it.
+
+        Return what is stored. A lock orders sweeps that start at the same time.
         """
-        if not (out / FILE).exists():
-            _check_free(out)
+        self.check(out, resume=resume, shared=shared)
         with explained(out):
             files.make_parents(out)
             held = lock.take(out, wait_s=CLAIM_S)
         try:
-            self._claim(out, resume, shared)
+            there = self.check(out, resume=resume, shared=shared)
+            stored = self if there is None else self._added_to(there)
+            if stored is not there:
+                write_atomic(out / FILE, with_checksum(FORMAT, asdict(stored)))
         finally:
             held.release()
+        return stored
 
-    def _claim(self, out: Path, resume: bool, shared: bool) -> None:
-        if not (out / FILE).exists():
+    def check(self, out: Path, *, resume: bool, shared: bool) -> SweepSpec | None:
+        """Return the sweep that is stored in `out`, None if there is none; refuse one that this cannot be added to."""
+        if not os.path.lexists(out / FILE):
             _check_free(out)
-            self._write(out)
-            return
+            return None
         there = SweepSpec.read(out)
-        if there.version != self.version:
+        if there.version != self.version or not there.code:
             raise InvalidInput(
                 f"{out} holds a sweep of fedsim {there.version}, and this is {self.version}; choose another --out"
             )
         if not (resume or shared):
             raise InvalidInput(f"{out} already holds a sweep; add --resume to go on with it, or choose another --out")
-        for name in ("source", "settings"):
-            if getattr(there, name) != getattr(self, name):
-                raise InvalidInput(f"{out} holds a sweep with another {name}; choose another --out")
-        if there.grid != self.grid:
-            extends = list(there.grid) == list(self.grid) and all(
-                self.grid[name][: len(values)] == values for name, values in there.grid.items()
-            )
-            if not (extends and resume):
-                raise InvalidInput(
-                    f"{out} holds a sweep of another grid; keep its axes, put new values last, or choose another --out"
-                )
-        if there.data != self.data:
-            raise InvalidInput(f"{out} holds a sweep over other data; choose another --out")
-        if there.modules != self.modules and not resume:
+        if there.code != self.code or there.defaults != self.defaults:
+            raise InvalidInput(f"{out} holds a sweep with another source; choose another --out")
+        if there.modules != self.modules:
+            if resume:
+                return there
             names = {*there.modules, *self.modules}
             changed = sorted(name for name in names if there.modules.get(name) != self.modules.get(name))
             raise InvalidInput(
                 f"{out} holds a sweep with another version of {', '.join(changed)}, which {self.file} imports; "
                 "add --resume to run it again beside the old runs, or choose another --out"
             )
-        if there.grid != self.grid or there.modules != self.modules:
-            self._write(out)
+        if there.data != self.data:
+            raise InvalidInput(f"{out} holds a sweep over other data; choose another --out")
+        known = {run.name for run in there.runs}
+        new = [run for run in self.runs if run.name not in known]
+        if len(new) == len(self.runs):
+            raise InvalidInput(
+                f"{out} holds a sweep of another grid and other settings: none of these {len(new):,} runs is in it; "
+                "repeat one of its values, or choose another --out"
+            )
+        if new and not resume:
+            raise InvalidInput(
+                f"{out} holds a sweep of another grid; add --resume to add {len(new):,} runs to it, or choose another "
+                "--out"
+            )
+        return there
 
-    def _write(self, out: Path) -> None:
-        write_atomic(out / FILE, with_checksum(FORMAT, asdict(self)))
+    def _added_to(self, there: SweepSpec) -> SweepSpec:
+        """Return the sweep `there` with the runs of this one."""
+        if there.modules != self.modules:
+            return self
+        known, own = {run.name for run in there.runs}, {run.name for run in self.runs}
+        if own <= known:
+            return there
+        return self if known <= own else replace(there, more=[*there.more, *self._parts])
 
     @staticmethod
     def read(out: Path) -> SweepSpec:
@@ -140,19 +186,38 @@ class SweepSpec:
             raise InvalidInput(f"{out} is no sweep's folder: it has no {FILE}") from None
         except NotADirectoryError:
             raise InvalidInput(f"{out} is no folder") from None
-        kinds = {f.name: dict if f.name in ("grid", "settings", "modules") else str for f in fields(SweepSpec)}
-        axes = facts.get("grid", {}).values() if isinstance(facts.get("grid"), dict) else ()
-        if (
-            not kinds.keys() - {"modules"} <= facts.keys() <= kinds.keys()
-            or any(not isinstance(value, kinds[name]) for name, value in facts.items())
-            or any(not isinstance(values, list) for values in axes)
-        ):
-            raise CorruptData(f"{out / FILE} is damaged: it lacks fields of a sweep, or has others")
-        return SweepSpec(**facts)
+        kinds = {f.name: _KINDS.get(str(f.type).partition("[")[0], str) for f in fields(SweepSpec)}
+        needed = {f.name for f in fields(SweepSpec) if f.default is MISSING and f.default_factory is MISSING}
+        damaged = CorruptData(f"{out / FILE} is damaged: it lacks fields of a sweep, or has others")
+        if not needed <= facts.keys() <= kinds.keys():
+            raise damaged
+        if any(not isinstance(value, kinds[name]) for name, value in facts.items()):
+            raise damaged
+        spec = SweepSpec(**facts)
+        for part in spec._parts:
+            if not isinstance(part, dict) or part.keys() != {"grid", "settings"}:
+                raise damaged
+            if not all(isinstance(value, dict) for value in part.values()):
+                raise damaged
+            if not all(isinstance(values, list) for values in part["grid"].values()):
+                raise damaged
+            try:
+                check_runs(part["grid"])
+            except InvalidInput as error:
+                raise CorruptData(f"{out / FILE} is damaged: {error}") from None
+        return spec
 
 
-def make_spec(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings: Mapping[str, Any]) -> SweepSpec:
-    """Check names and values and return the sweep; `grid=None` stands for the file's own grid."""
+_KINDS = {"str": str, "dict": dict, "list": list}
+
+
+def make_spec(
+    file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, settings: Mapping[str, Any], out: Path | None = None
+) -> SweepSpec:  # fmt: skip
+    """Check names and values and return the sweep; `grid=None` stands for the file's own grid.
+
+    `out` is the folder of the sweep. If it holds one of the same code, the digests of the data are of the same run.
+    """
     if grid is None:
         grid = {name: values for name, values in file.grid.items() if name not in settings}
     if not isinstance(grid, Mapping) or not isinstance(settings, Mapping):
@@ -163,7 +228,12 @@ def make_spec(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, sett
     check_runs(axes)
     if twice := sorted(set(axes) & set(settings)):
         raise InvalidInput(f"{twice[0]} is set and swept; choose one of --set and --grid")
-    first = _first_scenario(file, axes, settings)
+    code, there = syntax_digest(file.source), _stored(out)
+    if there is not None and there.code == code:
+        sample, first = there.sample, file.build(there.sample)
+    else:
+        sample, first = _first_scenario(file, axes, settings)
+        sample = {name: file.typed(name, value, first) for name, value in sample.items()}
     typed = {name: [file.typed(name, value, first) for value in values] for name, values in axes.items()}
     for name, values in typed.items():
         if len(set(map(repr, values))) < len(values):
@@ -172,16 +242,35 @@ def make_spec(file: ScenarioFile, grid: Mapping[str, Iterable[Any]] | None, sett
     data = _digest(described(first if isinstance(first, Executable) else first.problem), 8)
     folder = str(file.path.parent.absolute())
     return SweepSpec(
-        file.name, str(file.path), folder, file.source, typed, fixed, fedsim.__version__, data, file.modules
-    )
+        file.name, str(file.path), folder, file.source, typed, fixed, fedsim.__version__, data, file.modules, sample,
+        code, _defaults(file),
+    )  # fmt: skip
 
 
-def _first_scenario(file: ScenarioFile, axes: dict[str, list[Any]], settings: Mapping[str, Any]) -> Scenario:
-    """Build the first valid combination; an invalid one is a failed run and does not stop the sweep."""
+def _stored(out: Path | None) -> SweepSpec | None:
+    return SweepSpec.read(out) if out is not None and os.path.lexists(out / FILE) else None
+
+
+def _defaults(file: ScenarioFile) -> dict[str, Any]:
+    """Return the defaults of the arguments of scenario() that JSON can store."""
+    found = {}
+    for parameter in file.parameters:
+        if not parameter.required:
+            with suppress(InvalidInput):
+                value = from_text(parameter.name, parameter.default, parameter.annotation)
+                found[parameter.name] = plain(parameter.name, value)
+    return found
+
+
+def _first_scenario(
+    file: ScenarioFile, axes: dict[str, list[Any]], settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], Scenario]:  # fmt: skip
+    """Return and build the first valid combination; an invalid one is a failed run and does not stop the sweep."""
     refused: InvalidInput | None = None
     for values in islice(product(*axes.values()), ATTEMPTS):
+        given = {**settings, **dict(zip(axes, values, strict=True))}
         try:
-            return file.build({**settings, **dict(zip(axes, values, strict=True))})
+            return given, file.build(given)
         except InvalidInput as error:
             refused = refused or error
     assert refused is not None

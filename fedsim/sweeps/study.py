@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from fedsim.analysis.summary import final_metrics, stopped, warnings
 from fedsim.analysis.targets import to_target
 from fedsim.errors import FedsimError, InUse, NotRecorded
+from fedsim.readers import parquet
 from fedsim.results import Axis, Result, files, load, lock, median_spent, sent_bits, total_bits, write_atomic
 from fedsim.results.checksums import read_json, with_checksum
-from fedsim.results.folder import MANIFEST, write_table
+from fedsim.results.folder import state, write_table
 from fedsim.scenario_file import ScenarioFile
 from fedsim.sweeps.spec import RunSpec, SweepSpec
 from fedsim.text import short_repr
@@ -182,7 +183,8 @@ def outcome(result: Result) -> dict[str, Any]:
 
 def complete_runs(spec: SweepSpec, out: Path) -> list[RunSpec]:
     """Return the complete runs, in the order of the grid."""
-    return [run for run in spec.runs if (out / run.name / MANIFEST).exists()]
+    folders = ((run, out / run.name) for run in spec.runs)
+    return [run for run, folder in folders if files.is_folder(folder) and state(folder) == "complete"]
 
 
 def rows_of(run: RunSpec, out: Path) -> Rows:
@@ -201,6 +203,8 @@ def tables(
     import pandas as pd
 
     merged = _read_merged(out)
+    if merged and not {name for run in runs for name in run.settings} <= {n.removeprefix("set ") for n in merged[0]}:
+        merged = None  # an axis was added to the sweep
     known = set(merged[0]["run"]) if merged else set()
     new = [fresh.get(run.name) or rows_of(run, out) for run in runs if run.name not in known]
     parts = ([merged[0]] if merged else []) + ([pd.DataFrame([first for first, _ in new])] if new else [])
@@ -243,14 +247,13 @@ def merge(spec: SweepSpec, out: Path, fresh: Mapping[str, Rows] = MappingProxyTy
 def _read_merged(out: Path) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """Return the tables of an earlier merge; None if they are missing, damaged or half-written."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
         sums = read_json(out / MERGED, FORMAT)["files"]
         data = [files.read(out / name) for name in (RUNS, CURVES)]
         if [sha256(part).hexdigest() for part in data] != [sums[name] for name in (RUNS, CURVES)]:
             return None
-        runs, long = (pq.ParquetFile(io.BytesIO(part)).read().to_pandas(ignore_metadata=True) for part in data)
+        runs, long = (parquet(io.BytesIO(part)) for part in data)
     except (OSError, ValueError, LookupError, TypeError, FedsimError, pa.ArrowException):
         return None
     if "run" not in runs or (len(long) and "run" not in long):

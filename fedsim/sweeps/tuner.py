@@ -73,9 +73,9 @@ def tune(
         )
     if "seed" in grid or "seed" in (settings or {}):
         raise InvalidInput("tune(): seed is chosen by the search; set the number of seeds with seeds=")
-    spec = make_spec(load_file(file), {**grid, "seed": range(seeds)}, settings or {})
     with ExitStack() as stack:
         folder = Path(out).absolute() if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        spec = make_spec(load_file(file), {**grid, "seed": range(seeds)}, settings or {}, folder)
         tuner = Tuner(spec, folder, target, _cost("minimize", minimize), bounds)
 
         def execute(chosen: list[Setting], count: int) -> None:

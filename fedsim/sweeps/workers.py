@@ -183,13 +183,18 @@ class WorkerProcess:
             pass
 
 
+def threads_each(jobs: int, runs: int) -> int:
+    """Return the threads of each of some parallel runs."""
+    return max(1, (os.cpu_count() or 1) // max(min(jobs, runs), 1))
+
+
 def processes(
     spec: SweepSpec, runs: Iterable[RunSpec], out: Path, jobs: int, stop: threading.Event
 ) -> Generator[tuple[RunSpec, Report], None, None]:
     """Execute the runs, `jobs` at a time; yield each when it starts, and again with its report."""
     waiting, deaths = deque(runs), Counter[str]()
     at_once = min(jobs, len(waiting))
-    threads = max(1, (os.cpu_count() or 1) // max(at_once, 1))
+    threads = threads_each(jobs, len(waiting))
     with selectors.DefaultSelector() as selector:
         try:
             while waiting or selector.get_map():

@@ -181,7 +181,7 @@ def test_an_interrupted_sweep_exits_with_130_and_can_be_resumed(here: Path) -> N
         assert running.wait(timeout=60) == 130
         assert running.stderr is not None
         assert "2 of 2 runs to do; go on with the same command and --resume" in running.stderr.read()
-    assert call(["status", "runs"]) == 0
+    assert call(["status", "runs"]) == 4
     assert len(list(here.glob("runs/*/run.json"))) == 1
     assert list(here.glob("runs/*/checkpoints/*.json"))
     assert not list(here.glob("runs/.claims/*"))

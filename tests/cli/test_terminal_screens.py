@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedsim.cli import run, sweep
+from fedsim.cli import run, sweep, terminal
 from fedsim.cli.app import call
 
 SCENARIO = '''"""A metro network."""
@@ -136,13 +136,14 @@ def test_a_file_gets_one_line_of_progress_a_minute(
     bars: io.StringIO, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert run.LOG_EVERY_S == 60.0
+    assert terminal.HEARTBEAT_S == 60.0
     line = LONG
     assert call(line) == 0
     pattern = (
         rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ round [\d,]+/2,000, virtual \S+( s)?, uplink {AMOUNT} \wbit, accuracy"
     )
     assert not re.search(pattern, capsys.readouterr().out, re.MULTILINE)
-    monkeypatch.setattr(run, "LOG_EVERY_S", 0.0)
+    monkeypatch.setattr(terminal, "HEARTBEAT_S", 0.001)
+    monkeypatch.setattr(run.progress, "UPDATE_S", 0.001)
     assert call(line) == 0
     assert re.search(rf"{pattern} {AMOUNT}, ETA \S+", capsys.readouterr().out, re.MULTILINE)

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -377,7 +378,7 @@ def served(tiny, tmp_path, monkeypatch):
     thread.start()
     entry = catalogue.ENTRIES["tiny"]
     at = f"http://127.0.0.1:{server.server_port}/"
-    known = tuple(replace(f, url=at + f.name) for f in entry.files)
+    known = tuple(replace(f, url=at + f.name, most=100_000) for f in entry.files)
     monkeypatch.setitem(catalogue.ENTRIES, "tiny", replace(entry, files=known))
     yield seen, site, tiny[1]
     server.shutdown()
@@ -401,6 +402,25 @@ def test_a_tampered_download_is_refused_and_does_not_stay(served, cache, monkeyp
     with pytest.raises(CorruptData, match=r"returned another file than part1\.gz"):
         fs.data.load("tiny", download=True)
     assert [p.name for p in (cache / "files" / "tiny").iterdir()] == ["part0.gz"]
+
+
+def test_a_download_has_a_size_and_a_total_time(served, cache, monkeypatch):
+    _, site, _ = served
+    with monkeypatch.context() as late:
+        late.setattr(store, "TOTAL_S", -1.0)
+        with pytest.raises(RuntimeFailed, match=r"part0\.gz takes longer than"):
+            fs.data.load("tiny", download=True)
+    (site / "part0.gz").write_bytes(bytes(10**7))
+    with pytest.raises(CorruptData, match=r"part0\.gz sends more than the 100,000 bytes"):
+        fs.data.load("tiny", download=True)
+    assert not list(cache.rglob("*part*"))
+
+
+def test_every_file_has_a_sha256_and_every_download_a_size():
+    files = [file for entry in catalogue.ENTRIES.values() for file in (*entry.files, *entry.otherwise)]
+    for file in files:
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", digest) for digest in file.digests)
+        assert not file.url or 10_000_000 <= file.most <= 200_000_000
 
 
 def test_without_a_network_the_error_has_a_remedy(tiny, cache, monkeypatch):

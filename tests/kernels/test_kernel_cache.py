@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +86,47 @@ def test_machine_code_under_another_key_is_not_loaded(tmp_path):
     first.write_bytes(two)
     second.write_bytes(one)
     assert go(tmp_path) == ""  # and 42 as before
+
+
+class Touch:
+    """An object whose pickle makes a file when it is read."""
+
+    def __reduce__(self):
+        return os.mkdir, ("owned",)
+
+
+@pytest.mark.parametrize("what", ["nbi", "nbc"])
+def test_a_file_is_unpickled_only_after_its_digest_was_checked(tmp_path, what):
+    go(tmp_path)
+    (file,) = (tmp_path / "__pycache__").glob(f"*.{what}")
+    file.write_bytes(pickle.dumps(Touch()) + file.read_bytes())
+    assert "damaged" in go(tmp_path)
+    assert not (tmp_path / "owned").exists()
+
+
+def foreign(path):
+    os.chown(path, 12345, 12345)
+
+
+def writable(path):
+    path.chmod(0o666)
+
+
+@pytest.mark.parametrize("what", ["nbi", "nbc"])
+@pytest.mark.parametrize("change", [foreign, writable])
+def test_a_file_of_another_user_or_writable_by_others_is_not_used(tmp_path, what, change):
+    if change is foreign and os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    go(tmp_path)
+    (file,) = (tmp_path / "__pycache__").glob(f"*.{what}")
+    change(file)
+    go(tmp_path)
+    (file,) = (tmp_path / "__pycache__").glob(f"*.{what}")
+    assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (os.geteuid(), 0o644)
+
+
+def test_no_file_is_left_that_others_can_write(tmp_path):
+    (tmp_path / "kernel.py").write_text(f"import os\nos.umask(0)\n{KERNEL}")
+    go(tmp_path)
+    modes = {path.suffix: path.stat().st_mode & 0o777 for path in (tmp_path / "__pycache__").glob("*.nb?")}
+    assert modes == {".nbi": 0o644, ".nbc": 0o644}

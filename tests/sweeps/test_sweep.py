@@ -165,20 +165,6 @@ def test_a_run_that_another_process_holds_is_not_executed(tmp_path: Path, file: 
     assert status(tmp_path / "runs").running == ()
 
 
-def test_a_grid_may_grow_but_a_folder_keeps_to_one_source(tmp_path: Path, file: Path) -> None:
-    out = tmp_path / "runs"
-    fs.sweep(file, {"level": [3]}, out=out, jobs=1)
-    grown = fs.sweep(file, {"level": [3, 4]}, out=out, jobs=1, resume=True)
-    assert grown.frame()["level"].tolist() == [3, 4]
-    with pytest.raises(InvalidInput, match="another grid"):
-        fs.sweep(file, {"level": [4]}, out=out, resume=True)
-    with pytest.raises(InvalidInput, match="another settings"):
-        fs.sweep(file, {"level": [3, 4]}, settings={"rounds": 9}, out=out, resume=True)
-    file.write_text(MOODY.replace("0.5 *", "0.25 *"))
-    with pytest.raises(InvalidInput, match="another source"):
-        fs.sweep(file, {"level": [3, 4]}, out=out, resume=True)
-
-
 def test_text_and_values_name_the_same_run_and_everything_else_another(file: Path) -> None:
     from fedsim.scenario_file import load_file
     from fedsim.sweeps.spec import make_spec
@@ -193,9 +179,10 @@ def test_text_and_values_name_the_same_run_and_everything_else_another(file: Pat
     others = [
         names({"level": [4]}, {"budget.rounds": 5}),
         names({"level": [3]}, {"budget.rounds": 6}),
-        names({"level": [3]}, {"budget.rounds": 5}, MOODY + "\n# changed\n"),
+        names({"level": [3]}, {"budget.rounds": 5}, MOODY + "\nchanged = 0\n"),
+        names({"level": [3]}, {"budget.rounds": 5}, MOODY + "\nchanged = False\n"),
     ]
-    assert len({*map(tuple, others), tuple(base)}) == 4
+    assert len({*map(tuple, others), tuple(base)}) == 5
 
 
 @pytest.mark.parametrize(

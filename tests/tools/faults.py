@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import sys
@@ -46,19 +47,25 @@ def run(folder: Path, rounds: int = 6, **options: Any) -> Any:
     return fs.run(scenario(rounds), out=folder, runtime=fs.Inline(threads=1), **options)
 
 
-def sweep(file: Path, folder: Path, **options: Any) -> fs.Study:
-    """Execute the runs of a sweep in this process, so that it can die in any of them."""
-    loaded = load_file(file)
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """Let sweeps execute their runs in this process, so that it can die in any of them."""
 
     def here(spec: Any, runs: Any, out: Path, *_: Any) -> Iterator[Any]:
+        loaded = load_file(spec.file)
         for run in runs:
             yield run, execute(loaded, run, out, 1)
 
     before, sweeps._reports = sweeps._reports, here
     try:
-        return fs.sweep(file, {"level": [0, 1]}, out=folder, **options)
+        yield
     finally:
         sweeps._reports = before
+
+
+def sweep(file: Path, folder: Path, **options: Any) -> fs.Study:
+    with in_this_process():
+        return fs.sweep(file, {"level": [0, 1]}, out=folder, **options)
 
 
 # --- Dying --------------------------------------------------------------------------------------------
@@ -71,17 +78,19 @@ class Killed(BaseException):
 class _Watch:
     """Audit hooks cannot be taken away, so there is one, which sleeps most of the time."""
 
-    place, left, dead, installed = "", 0, False, False
+    place, left, dead, installed, full = "", 0, False, False, False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.place or event not in CHANGES or not str(arguments[0]).startswith(self.place):
             return
         if event == "open" and not int(arguments[2] or 0) & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
             return
+        if self.full and event not in ("open", "os.mkdir"):  # what needs no space
+            return
         self.left -= 1
         if self.left <= 0:
             self.dead = True
-            raise Killed
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(arguments[0])) if self.full else Killed
 
 
 _WATCH = _Watch()
@@ -102,6 +111,19 @@ def dying(number: int, place: Path) -> Iterator[None]:
             raise
     finally:
         _WATCH.place, process._began = "", began
+
+
+@contextmanager
+def full_disk(number: int, place: Path) -> Iterator[None]:
+    """Let `place` have no room from the file operation of this number on."""
+    if not _WATCH.installed:
+        sys.addaudithook(_WATCH)
+        _WATCH.installed = True
+    _WATCH.place, _WATCH.left, _WATCH.dead, _WATCH.full = str(place), number, False, True
+    try:
+        yield
+    finally:
+        _WATCH.place, _WATCH.full = "", False
 
 
 def died() -> bool:
