@@ -36,7 +36,7 @@ def scenario(*, rounds: int = 6):
 READING = (["report", "DIR", "--out", "page.html"], ["status", "DIR"])
 WRITING = (["run", "plain.py", "--out", "DIR", "--quiet"], ["resume", "DIR", "--quiet"])
 PLACES = (".lock", ".lock-owner", "run.json", "manifest.json", "checkpoints", ".complete", "claims.json", "sweep.json")
-LIMIT_S = 20
+LIMIT_S = 120
 
 
 @pytest.fixture(autouse=True)
