@@ -197,12 +197,12 @@ def call_users_code(
 
 
 def users_traceback(error: BaseException) -> list[str]:
-    """Return the lines of the traceback in the user's code that an error comes from; none if there is no such code."""
+    """Return the lines of the traceback in the user's code that an error comes from; none for sys.exit()."""
     cause: BaseException | None = error
     while cause is not None:
         frames = traceback.extract_tb(cause.__traceback__)
         calls = [i for i, frame in enumerate(frames) if (frame.filename, frame.name) == (__file__, "call_users_code")]
-        if not isinstance(cause, FedsimError) and calls and calls[-1] + 1 < len(frames):
+        if not isinstance(cause, FedsimError | SystemExit) and calls and calls[-1] + 1 < len(frames):
             return "".join(traceback.format_list(frames[calls[-1] + 1 :])).splitlines()
         cause = cause.__cause__
     return []

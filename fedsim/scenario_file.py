@@ -120,6 +120,8 @@ class ScenarioFile:
             if not own and line_of(error, self.path) is None:
                 raise  # not caused by the file
             text = str(error) if own else describe_error(error)
+            if isinstance(error, InvalidInput) and isinstance(error.__cause__, SystemExit):
+                text = describe_error(error.__cause__)
             raise (type(error) if own else kind)(f"{place(error, self.path)}{text}") from error
 
 
