@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedsim as fs
-from fedsim.runtime.ray.cluster import OPTIONS
+from fedsim.runtime.ray.private import OPTIONS, REPLIES
 
 
 def round_times(scenario: fs.Scenario, runtime: Any) -> tuple[np.ndarray, float]:
@@ -97,7 +97,7 @@ if __name__ == "__main__":
     import ray
 
     began = time.perf_counter()
-    ray.init(num_cpus=4, **OPTIONS)
+    ray.init(num_cpus=4, _system_config=dict(REPLIES), **OPTIONS)
     print(f"Ray itself starts in {time.perf_counter() - began:.1f} s")
     speedup()
     overhead(100, 6)

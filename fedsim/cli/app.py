@@ -121,6 +121,12 @@ Hosts = Annotated[int | None, typer.Option("--hosts", metavar="N", help="Number 
 ClientsPerHost = Annotated[
     int | None, typer.Option("--clients-per-host", metavar="N", help="On Ray; 1 starts an actor per client.")
 ]
+CpusPerHost = Annotated[
+    float | None, typer.Option("--num-cpus-per-host", metavar="N", help="CPUs of each client host. [default: 1]")
+]
+OrResume = Annotated[
+    bool, typer.Option("--or-resume", help="Resume the run in DIR if there is one; show it if it is complete.")
+]
 Every = Annotated[
     str | None,
     typer.Option("--checkpoint-every", metavar="N", help="Rounds, or seconds as in 60s. [default: 60s]"),
@@ -146,8 +152,9 @@ Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_defa
 def run(
     context: typer.Context, file: File = None, settings: Settings = [], out: Out = None, seed: Seed = None,  # noqa: B006
     quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
-    hosts: Hosts = None, clients_per_host: ClientsPerHost = None, checkpoint_every: Every = None,
-    clock: Clock = "auto", timing_only: TimingOnly = False, help: Help = False,
+    hosts: Hosts = None, clients_per_host: ClientsPerHost = None, num_cpus_per_host: CpusPerHost = None,
+    checkpoint_every: Every = None, or_resume: OrResume = False, clock: Clock = "auto",
+    timing_only: TimingOnly = False, help: Help = False,
 ) -> None:  # fmt: skip
     """Run a scenario file, with the grid and figure that it defines."""
     from fedsim.cli import run as command
@@ -161,8 +168,9 @@ def run(
     else:
         command.run(
             file, settings, out=out, seed=seed, quiet=quiet,
-            runtime=command.runtime_from(runtime, threads, address, hosts, clients_per_host),
+            runtime=command.runtime_from(runtime, threads, address, hosts, clients_per_host, num_cpus_per_host),
             checkpoint_every=command.interval(checkpoint_every), clock=clock, timing_only=timing_only,
+            or_resume=or_resume,
         )  # fmt: skip
 
 
@@ -192,14 +200,15 @@ def flower(
     path: AppFolder, nodes: Nodes = None, network: GraphML = None, devices: Table = None,
     settings: AppSettings = [], seed: AppSeed = 0, out: AppOut = None, quiet: Quiet = False,  # noqa: B006
     checkpoint_every: Every = None, runtime: Runtime = "inline", threads: Threads = None, address: Address = None,
-    hosts: Hosts = None,
+    hosts: Hosts = None, num_cpus_per_host: CpusPerHost = None,
 ) -> None:  # fmt: skip
     """Run a Flower app, unmodified, on the virtual clock."""
     from fedsim.cli import flower as command
     from fedsim.cli.run import interval, runtime_from
 
     arguments = command.Arguments(path, nodes, network, devices, tuple(settings), seed)
-    where, every = runtime_from(runtime, threads, address, hosts), interval(checkpoint_every)
+    where = runtime_from(runtime, threads, address, hosts, num_cpus_per_host=num_cpus_per_host)
+    every = interval(checkpoint_every)
     command.run(arguments, out=out, quiet=quiet, runtime=where, checkpoint_every=every)
 
 
@@ -207,11 +216,12 @@ def flower(
 def resume(
     folder: Folder, quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline",
     address: Address = None, hosts: Hosts = None, clients_per_host: ClientsPerHost = None,
+    num_cpus_per_host: CpusPerHost = None,
 ) -> None:  # fmt: skip
     """Resume an interrupted run. Its result is bit-identical."""
     from fedsim.cli import run as command
 
-    where = command.runtime_from(runtime, threads, address, hosts, clients_per_host)
+    where = command.runtime_from(runtime, threads, address, hosts, clients_per_host, num_cpus_per_host)
     command.resume(folder, quiet=quiet, runtime=where)
 
 

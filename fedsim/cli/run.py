@@ -14,7 +14,7 @@ from fedsim.analysis.summary import lines as summary_lines
 from fedsim.cli.sweep import table
 from fedsim.cli.terminal import heartbeat, outputs, stop_signals
 from fedsim.engine.message_sizes import reply_shape
-from fedsim.errors import FedsimError, InvalidInput, RuntimeFailed
+from fedsim.errors import FedsimError, InvalidInput
 from fedsim.protocols import Describes, Executable, Observer, Runtime, as_algorithm, as_problem
 from fedsim.reproduce.claims import makes_claims
 from fedsim.results import Result, load, write_atomic
@@ -25,6 +25,7 @@ from fedsim.running import run as simulate
 from fedsim.running.folder import check_free, claimed, read_facts, remove_unfinished
 from fedsim.runtime.inline import Inline
 from fedsim.runtime.ray import Ray
+from fedsim.runtime.ray.cluster import held_open
 from fedsim.scenario import Scenario
 from fedsim.scenario_file import ScenarioFile, from_origin, load_file
 from fedsim.settings import pairs, spelled
@@ -38,16 +39,22 @@ CHECKPOINT_EVERY = "60s"  # a killed run loses a minute at most
 
 def runtime_from(
     name: str, threads: int | None = None, address: str | None = None, hosts: int | None = None,
-    clients_per_host: int | None = None,
+    clients_per_host: int | None = None, num_cpus_per_host: float | None = None,
 ) -> Any:  # fmt: skip
     """Return the runtime that the options name; refuse an option that it does not use."""
     if name not in ("inline", "ray"):
         raise InvalidInput(f"--runtime {text.short_str(name)}: choose inline or ray")
-    unused = {"--address": address, "--hosts": hosts, "--clients-per-host": clients_per_host}
+    unused = {
+        "--address": address, "--hosts": hosts, "--clients-per-host": clients_per_host,
+        "--num-cpus-per-host": num_cpus_per_host,
+    }  # fmt: skip
     for option, value in ({"--threads": threads} if name == "ray" else unused).items():
         if value is not None:
             raise InvalidInput(f"{option} {text.short_str(value)} has no effect with --runtime {name}; remove it")
-    return Ray(hosts, address, clients_per_host) if name == "ray" else Inline(threads=threads)
+    if name == "inline":
+        return Inline(threads=threads)
+    cpus = {} if num_cpus_per_host is None else {"num_cpus_per_host": num_cpus_per_host}
+    return Ray(hosts, address, clients_per_host, **cpus)
 
 
 def interval(value: str | None) -> int | str | None:
@@ -73,8 +80,12 @@ def help_lines(file: str) -> list[str]:
 def run(
     file: str, given: Sequence[str], *, out: Path | None, seed: int | None, quiet: bool, runtime: Runtime,
     checkpoint_every: int | str | None = None, clock: str = "auto", timing_only: bool = False,
+    or_resume: bool = False,
 ) -> Study:  # fmt: skip
-    """Run a scenario file or its grid, print the summary and save the results in `out`."""
+    """Run a scenario file or its grid, print the summary and save the results in `out`.
+
+    With `or_resume` a single run that `out` holds is resumed, or only shown if it is complete.
+    """
     loaded = load_file(file)
     settings: dict[str, Any] = dict(pairs(given, "--set"))
     if seed is not None:
@@ -82,29 +93,32 @@ def run(
             raise InvalidInput(f"--seed {seed} and --set seed={settings['seed']}: give one of them")
         settings["seed"] = seed
     if out is not None:
-        check_free(out)  # before any work
+        check_free(out, or_resume)  # before any work
     runs = grid_runs(loaded, settings)
     single = len(runs) == 1
     saved = out is not None and single
-    if checkpoint_every is not None and not saved:
-        raise InvalidInput("--checkpoint-every needs --out and a single run; use fedsim sweep for a grid")
+    for option, given_it in (("--checkpoint-every", checkpoint_every is not None), ("--or-resume", or_resume)):
+        if given_it and not saved:
+            raise InvalidInput(f"{option} needs --out and a single run; use fedsim sweep for a grid")
     every = CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every
     write, console = outputs(quiet)
     done = []
     # A grid's folder is claimed before the first run, so that no other process can write into it.
-    with stop_signals() as stop, claimed(out) if out is not None and not single else nullcontext() as folder:
+    folder_of_all = claimed(out) if out is not None and not single else nullcontext()
+    with stop_signals() as stop, held_open(), folder_of_all as folder:
         for i, arguments in enumerate(runs):
             scenario = loaded.build(arguments)
             if i == 0:
                 with loaded.blamed(FedsimError):
                     write(*header(loaded.name, scenario, runtime, runs, clock))
             label = "" if single else " ".join(f"{name}={arguments[name]}" for name in loaded.grid) + "  "
-            options: dict[str, Any] = {"out": out, "checkpoint_every": every} if saved else {}
+            options: dict[str, Any] = {"out": out, "checkpoint_every": every, "resume": or_resume} if saved else {}
             options |= {"runtime": runtime, "stop": stop, "clock": clock, "timing_only": timing_only}
             result = _observed(loaded, scenario, arguments, console, write, label, **options)
             done.append((arguments, result))
         study = Study(loaded.name, tuple(done))
-        write("", *(summary_lines(result, text.width()) if single else table(study, text.width())))
+        lines = [*summary_lines(result, text.width()), *_resumed(result)] if single else table(study, text.width())
+        write("", *lines)
         if folder is not None:
             _save(study, folder)
     figure = None if makes_claims(loaded) or timing_only else draw(study, loaded, out)
@@ -158,7 +172,7 @@ def observed(scenario: Any, console: Console, write: Callable[..., None], label:
     """Run with a progress bar or log lines. A failed run without a checkpoint leaves no folder."""
     try:
         bar, log = progress.progress_bar(console, scenario.budget, label), _log(scenario, write, label, console)
-        with _resumable(options.get("out")), bar as bars, log as lines:
+        with bar as bars, log as lines:
             return simulate(scenario, observers=(*bars, *lines), **options)
     except BaseException:
         if options.get("out") is not None:
@@ -181,17 +195,6 @@ def _log(
 
     with heartbeat(write, lambda: latest[0]):
         yield (progress.ProgressLine(scenario.budget, update, label, every_s=progress.UPDATE_S),)
-
-
-@contextmanager
-def _resumable(out: Path | None) -> Iterator[None]:
-    """Add the command that resumes the run to a failure of the runtime, if there is a checkpoint."""
-    try:
-        yield
-    except RuntimeFailed as error:
-        if out is None or not (out / "checkpoints").exists():
-            raise
-        raise RuntimeFailed(f"{error}: fedsim resume {out}") from error
 
 
 def _save(study: Study, out: Path) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsim import text
+from fedsim.analysis.hosts import host_lines
 from fedsim.errors import InvalidInput
 from fedsim.results.checksums import to_json
-from fedsim.results.folder import CHECKPOINTS, damage, state
+from fedsim.results.folder import CHECKPOINTS, damage, read_manifest, state
 from fedsim.results.lock import LOCK
 from fedsim.running.activity import Activity, activity
 from fedsim.sweeps.execution import CLAIMS
@@ -83,7 +84,9 @@ def _run(folder: Path, check: bool) -> tuple[dict[str, Any], list[str]]:
         saved = sorted((folder / CHECKPOINTS).glob("checkpoint-*.json"))
         where = f"after round {int(saved[-1].stem[11:]):,}" if saved and saved[-1].stem[11:].isdigit() else "none yet"
         return facts, [f"unfinished, checkpoint {where}", f"next    fedsim resume {folder}"]
-    return facts, ["complete", f"next    fedsim report {folder}"]
+    facts["hosts"] = read_manifest(folder).get("hosts", [])
+    table = host_lines(facts["hosts"], text.width()) if facts["hosts"] else []
+    return facts, ["complete", *table, f"next    fedsim report {folder}"]
 
 
 def _activity(out: Path, name: str) -> Activity:

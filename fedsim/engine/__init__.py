@@ -55,6 +55,8 @@ async def simulate(
         checkpoints = checkpoints or Checkpointer(None, "", None, None)
         run = Run(system, learner, checkpoints, observers)
         await run.drive(*choose(system, learner.sizes, learner, clock, saves=checkpoints.files is not None))
+        if not timing_only:
+            run.hosts = await learner.session.describe()
         return run
     finally:
         session.close()

@@ -26,7 +26,12 @@ class Broadcasts:
         self._free = np.zeros(0, np.int64)
 
     def add(self, position: Array, version: int, message: Arrays, visits: Array) -> None:
-        """Add a version of these replicas, and the number of visits of each that have started from it."""
+        """Add a version of these replicas, and the number of visits of each that have started from it.
+
+        A run that resumes after a failure adds the version of the round that failed again.
+        """
+        new = ~np.isin((position.astype(np.int64) << VERSION_BITS) | version, self._key)
+        position, visits, message = position[new], visits[new], {name: rows[new] for name, rows in message.items()}
         while len(self._free) < len(position):
             self._grow(message, len(position))
         place, self._free = self._free[: len(position)], self._free[len(position) :]

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsim.arrays import Array, Arrays
 from fedsim.checks import is_int
-from fedsim.errors import FedsimError, Interrupted, InvalidInput
+from fedsim.errors import FedsimError, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.results.checkpoints import Checkpoints, SavedCheckpoint
 from fedsim.text import short_repr
 
@@ -34,6 +34,7 @@ class Checkpointer:
         self.stop, self._wrote = stop, time.monotonic()
         self.asked = stop is not None or self.files is not None  # whether there is anything to do after a round
         self.saved: SavedCheckpoint | None = None
+        self.failure: RuntimeFailed | None = None
         self._announce: Callable[[int], None] = lambda done: None
 
     def announce(self, function: Callable[[int], None]) -> None:
@@ -47,8 +48,12 @@ class Checkpointer:
 
     @property
     def stopping(self) -> bool:
-        """True if the run is asked to end."""
-        return self.stop is not None and self.stop.is_set()
+        """True if the run is asked to end, or the runtime gave up."""
+        return self.failure is not None or (self.stop is not None and self.stop.is_set())
+
+    def fail(self, failure: RuntimeFailed) -> None:
+        """End the run after the last round that counts, because its runtime gave up."""
+        self.failure = failure
 
     def clock_of(self, clock: str) -> str:
         """Return the clock of the run that is resumed, or else this one."""
@@ -75,15 +80,17 @@ class Checkpointer:
         return self.saved.number, state["active"], group("own")
 
     def after_block(self, run: Run, clock: Clock, done: int, active: Array) -> None:
-        """Checkpoint if it is due; raise Interrupted if the run was asked to stop."""
+        """Checkpoint if it is due; raise if the runtime gave up, or Interrupted if the run was asked to stop."""
         self._announce(done)
         stopping = self.stopping
         due = self.rounds is not None and done % self.rounds == 0
         due |= self.seconds is not None and time.monotonic() - self._wrote >= self.seconds
-        if self.files is not None and len(active) and (due or stopping):
+        if self.files is not None and done and len(active) and (due or stopping):
             segment = run.recorder.segment() | run.trace.segment()
             self.files.save(done, _state(run, active, clock), segment)
             self._wrote = time.monotonic()
+        if self.failure is not None:
+            raise self.failure
         if stopping and len(active):
             with suppress(FedsimError):  # a metric that fails is no reason to lose the checkpoint's message
                 run.interrupted(done, active)

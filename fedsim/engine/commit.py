@@ -14,6 +14,7 @@ import numpy as np
 from fedsim.arrays import Array, Arrays
 from fedsim.engine.checks import IdleRounds, refuse_endless
 from fedsim.engine.rounds import CAUSES, RoundBlock, constant
+from fedsim.errors import RuntimeFailed
 from fedsim.rules.closing import STOPPED_BY
 from fedsim.rules.visits import ARRIVED, CALLED_OFF, DROPPED, LATE
 
@@ -157,7 +158,7 @@ def _within(run: Run, block: RoundBlock) -> tuple[Array, list[str]]:
 
 
 async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array, reasons: list[str]) -> int:
-    """Learn and record the accepted rounds, one after another; return after how many the run was asked to stop.
+    """Learn and record the accepted rounds, one after another; return how many, fewer where the run has to stop.
 
     A target that is reached shortens `accepted`, in place.
     """
@@ -172,13 +173,21 @@ async def _aggregate_and_record(run: Run, block: RoundBlock, accepted: Array, re
             return i
         count = run.rounds_together(block, i, accepted)
         theta = None
-        if count > 1 and not run.system.timing_only:
-            theta = await run.learner.aggregate_rounds(block, i, i + count, counted)
-        if count > 1 and (run.system.timing_only or theta is not None):
+        try:
+            if count > 1 and not run.system.timing_only:
+                theta = await run.learner.aggregate_rounds(block, i, i + count, counted)
+            together = count > 1 and (run.system.timing_only or theta is not None)
+            if not together:
+                await run.learner.aggregate(block, i, counted)
+        except RuntimeFailed as failure:
+            if not run.saves_on_failure:
+                raise
+            run.checkpoints.fail(failure)
+            return i
+        if together:
             run.close_rounds(block, i, i + count, counted, theta)
             i += count
         else:
-            await run.learner.aggregate(block, i, counted)
             reached = run.close(block, i, counted)
             accepted[counted[reached]] = i + 1
             for r in counted[reached].tolist():

@@ -77,6 +77,7 @@ def _manifest(run: Run, runtime: Runtime, real_s: float) -> dict[str, Any]:
         "blas_kernels": blas_kernels(),
         "real_s": real_s,
         "sites": {"count": sites.count, "weights": weights.tolist()},
+        **({"hosts": run.hosts} if run.hosts else {}),
     }
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Run:
             learner.sizes.depend_on_values or system.clock_reads_losses or self.evaluator.ledger is not None
         )
         self.clock_used: dict[str, str] = {}
+        self.hosts: list[dict[str, Any]] = []  # what each client host models
         self._latest: dict[str, float] = {}
 
     async def drive(self, clock: Clock, reason: str) -> None:
@@ -92,6 +94,11 @@ class Run:
         every = self.checkpoints.rounds
         until = LARGEST_BLOCK if every is None else every - done % every
         return max(1, min(wanted, LARGEST_BLOCK, most, left, until, max(done, 1)))
+
+    @property
+    def saves_on_failure(self) -> bool:
+        """True if the rounds before one that fails make a checkpoint: neither the clock nor the ledger is past them."""
+        return self.checkpoints.files is not None and not self._one_by_one
 
     def epsilon(self) -> Array | None:
         """Return the privacy loss so far, where a metric accounts for it."""

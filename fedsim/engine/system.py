@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedsim.arrays import Array, Numbers
+from fedsim.devices.model import Devices
 from fedsim.exchanges import Gossip, Mixing
 from fedsim.problems import reweighted, weights_of
 from fedsim.problems.shards import rows_per_batch
@@ -223,6 +224,9 @@ def setting_of(scenario: Scenario, backend: Backend) -> Setting:
             rows[f"{name}_bottleneck_bps"] = np.broadcast_to(network.bottleneck_bps(up), all_clients.shape)
     if devices is not None and (dropout := devices.dropout_of(all_clients)) is not None:
         rows["dropout"] = dropout
+    if devices is not None and type(devices.wrapped) is Devices:
+        columns = devices.to_columns(problem.clients, np.ones(problem.clients))
+        rows |= {} if columns is None else {"seconds_per_step": np.broadcast_to(columns.work_s, all_clients.shape)}
     return Setting(problem, weights, scenario.seed, np.dtype(scenario.dtype), backend, rows)
 
 

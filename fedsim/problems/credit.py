@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,13 @@ class StrategicCredit:
             eps = 0.9 + 0.2 * rng.uniform(rng.keys(seed, rng.Stream.DATA, round=1), len(parts))[0]
         offsets = np.cumsum([0, *map(len, parts)])
         return cls.from_arrays(x[order], y[order].astype(np.float64), offsets, eps, regularisation=regularisation)
+
+    def shard(self, clients: Array) -> StrategicCredit:
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
+        part = copy(self)
+        rows, part.offsets = shards.rows_of(self.offsets, clients)
+        part.x, part.y = self.x[rows], self.y[rows]
+        return part
 
     def react(
         self, theta: Array, clients: Array, key: Array, step: int, batch_size: BatchSize, backend: Backend

@@ -6,6 +6,7 @@ l^c(theta) = sum_i (theta - x_ci)' Sigma_c^-1 (theta - x_ci) / 2, the potential 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from fedsim.arrays import Array
 from fedsim.checks import check_array, check_int, check_positive
 from fedsim.errors import InvalidInput
 from fedsim.problems import shards
-from fedsim.problems.quadratic_potential import Expansion
+from fedsim.problems.quadratic_potential import Expansion, centre_of
 from fedsim.protocols import GradientKernels, potentials_one_by_one
 
 
@@ -38,6 +39,7 @@ class GaussianMean:
         self.share = self.prior_precision / len(self.x)
         self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache of quadratic(), by dtype
         self._expansion: Expansion | None = None  # a cache
+        self._centre: Array | None = None  # of all clients, where this problem has some of their rows
 
     @classmethod
     def from_arrays(
@@ -66,6 +68,14 @@ class GaussianMean:
             x[own] = np.sqrt(spread) * centres[c] + noise[own] @ factors[c if len(factors) > 1 else 0].T
         return cls.from_arrays(x, offsets, sigma)
 
+    def shard(self, clients: Array) -> GaussianMean:
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
+        part = copy(self)
+        rows, part.offsets = shards.rows_of(self.offsets, clients)
+        part.x, part._tables, part._expansion = self.x[rows], {}, None
+        part._centre = centre_of(self)
+        return part
+
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """Return the gradient summed over the client's rows, all of them or those given; the NumPy reference."""
         x = self.x[slice(*self.offsets[client : client + 2])]
@@ -92,7 +102,7 @@ class GaussianMean:
         if rows is not None:
             return potentials_one_by_one(self, theta, clients, rows)
         if self._expansion is None:
-            self._expansion = Expansion.of(self)
+            self._expansion = Expansion.of(self, self._centre)
         return self._expansion.potentials(theta, clients, self.gradients(theta, clients))
 
     def gradients_by(
@@ -115,7 +125,7 @@ class GaussianMean:
         return self._tables[np.dtype(dtype)]
 
     def _quadratic(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-        sums = np.add.reduceat(self.x.astype(np.float64), self.offsets[:-1], axis=0)
+        sums = shards.sums_by_client(self.x, self.offsets)
         hessian = self.sizes[:, None, None] * (self.precision + self.share * np.eye(self.dim))
         linear = np.einsum("cij,cj->ci", np.broadcast_to(self.precision, hessian.shape), sums)
         return np.ascontiguousarray(hessian, dtype), np.ascontiguousarray(linear, dtype)

@@ -100,10 +100,7 @@ class Labelled:
     def shard(self, clients: Array) -> Labelled:
         """Return the rows of these clients alone, without test rows, with the sizes of all clients."""
         rows, offsets = shards.rows_of(self.offsets, clients)
-        part: Any = rows
-        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
-        return replace(self, x=self.x[part], y=self.y[part], offsets=offsets, test=None)
+        return replace(self, x=self.x[rows], y=self.y[rows], offsets=offsets, test=None)
 
 
 def check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from fedsim.arrays import Array
 from fedsim.checks import check_positive
 from fedsim.errors import InvalidInput
 from fedsim.problems import shards
-from fedsim.problems.quadratic_potential import Expansion
+from fedsim.problems.quadratic_potential import Expansion, centre_of
 from fedsim.protocols import GradientKernels, potentials_one_by_one
 
 
@@ -31,8 +32,10 @@ class LinearRegression:
         self.noise_variance = check_positive("LinearRegression(noise_variance={})", noise_variance)
         self.prior_precision = shards.check_prior("LinearRegression", prior_precision)
         self.share = self.prior_precision / len(self.x)
+        self._tabulated = self.dim * self.clients <= len(self.x)  # also of a shard
         self._tables: dict[np.dtype[Any], tuple[Array, Array]] = {}  # a cache of quadratic(), by dtype
         self._expansion: Expansion | None = None  # a cache
+        self._centre: Array | None = None  # of all clients, where this problem has some of their rows
 
     @classmethod
     def from_arrays(
@@ -58,6 +61,14 @@ class LinearRegression:
         noise = rng.normal(rng.keys(seed, rng.Stream.DATA, round=3, client=np.arange(len(x))), 1, 0)[:, 0]
         return cls.from_arrays(x, score + np.sqrt(noise_variance) * noise, offsets, noise_variance)
 
+    def shard(self, clients: Array) -> LinearRegression:
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
+        part = copy(self)
+        rows, part.offsets = shards.rows_of(self.offsets, clients)
+        part.x, part.y, part._tables = self.x[rows], self.y[rows], {}
+        part._expansion, part._centre = None, centre_of(self) if self.tabulated else None
+        return part
+
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """Return the gradient summed over the client's rows, all of them or those given; the NumPy reference."""
         x, y = shards.client_rows(self, client, rows)
@@ -81,7 +92,7 @@ class LinearRegression:
         if rows is not None or not self.tabulated:
             return potentials_one_by_one(self, theta, clients, rows)
         if self._expansion is None:
-            self._expansion = Expansion.of(self)
+            self._expansion = Expansion.of(self, self._centre)
         return self._expansion.potentials(theta, clients, self.gradients(theta, clients))
 
     def gradients_by(
@@ -105,7 +116,7 @@ class LinearRegression:
     @property
     def tabulated(self) -> bool:
         """True if d x d tables are smaller than the data that they replace."""
-        return bool(self.dim * self.clients <= len(self.x))
+        return bool(self._tabulated)
 
     def quadratic(self, dtype: npt.DTypeLike = np.float64) -> tuple[Array, Array]:
         """Return tables (H, b): client c's full gradient is H_c theta - b_c."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,13 @@ class LogisticRegression:
         x, score, offsets = shards.synthetic_regression(where, clients, dim, heterogeneity, samples, seed)
         u = rng.uniform(rng.keys(seed, rng.Stream.DATA, round=3, client=np.arange(len(x))), 1)[:, 0]
         return cls.from_arrays(x, (u < 1 / (1 + reference.exp(-score))).astype(float), offsets, prior_precision)
+
+    def shard(self, clients: Array) -> LogisticRegression:
+        """Return the problem with the rows of these clients alone, for the host that computes for them."""
+        part = copy(self)
+        rows, part.offsets = shards.rows_of(self.offsets, clients)
+        part.x, part.y, part.test = self.x[rows], self.y[rows], None
+        return part
 
     def gradient(self, theta: Array, client: int, rows: Array | None = None) -> Array:
         """Return the gradient summed over the client's rows, all of them or those given; the NumPy reference."""

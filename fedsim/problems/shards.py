@@ -209,9 +209,22 @@ def _integral(array: Array) -> bool:
     return bool(np.all(np.isfinite(array) & (array == np.floor(array))))
 
 
-def rows_of(offsets: Array, clients: Array) -> tuple[Array, Array]:
-    """Return the rows of these clients, in order, and offsets into them in which all other clients have no rows."""
+def rows_of(offsets: Array, clients: Array) -> tuple[Any, Array]:
+    """Return the rows of these clients, in order, and offsets into them in which all other clients have no rows.
+
+    Consecutive clients' rows are a slice, so that their data are not copied.
+    """
     held = np.zeros(len(offsets) - 1, np.int64)
     held[clients] = np.diff(offsets)[clients]
-    rows = np.concatenate([np.arange(offsets[c], offsets[c + 1]) for c in sorted(clients)])
+    rows: Any = np.concatenate([np.arange(offsets[c], offsets[c + 1]) for c in sorted(clients)])
+    if rows[-1] - rows[0] + 1 == len(rows):
+        rows = slice(int(rows[0]), int(rows[-1]) + 1)
     return rows, np.concatenate([[0], np.cumsum(held)])
+
+
+def sums_by_client(x: Array, offsets: Array) -> Array:
+    """Return the sum of each client's rows in float64, zero for clients without rows."""
+    held = np.flatnonzero(np.diff(offsets))
+    out = np.zeros((len(offsets) - 1, x.shape[1]))
+    out[held] = np.add.reduceat(x.astype(np.float64), offsets[held], axis=0)
+    return out

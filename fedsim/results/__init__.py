@@ -107,6 +107,17 @@ class Result:
         """Return a short text: asyncio prints the return value of a task, and tables would be slow to print."""
         return f"<Result of {len(self.replicas)} replicas, {len(self.rounds)} rounds in all>"
 
+    @property
+    def hosts(self) -> pd.DataFrame | None:
+        """One row per client host of a run on Ray: its clients, their links and devices, and the bytes it holds.
+
+        Clients are numbered consecutively, from `first` to `last`; a column of links or devices is given by its
+        smallest and largest value.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.manifest["hosts"]) if self.manifest.get("hosts") else None
+
     def curve(self, metric: str, against: Axis = "rounds") -> pd.DataFrame:
         """Return a metric at every round where it was evaluated, as columns `[against, metric]`.
 

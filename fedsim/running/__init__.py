@@ -6,7 +6,8 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
@@ -14,8 +15,9 @@ from typing import Any, TypedDict, Unpack, cast
 from fedsim import protocols, renamed
 from fedsim.checks import check_bool, check_choice, check_path
 from fedsim.engine.memory_needed import check_memory
-from fedsim.errors import InvalidInput, ResultWarning
+from fedsim.errors import InvalidInput, ResultWarning, RuntimeFailed
 from fedsim.results import Result
+from fedsim.results.folder import CHECKPOINTS
 from fedsim.running.folder import RunFolder
 from fedsim.running.progress import progress_observers
 from fedsim.runtime.inline import Inline
@@ -73,7 +75,8 @@ def run(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     `errors.ResultWarning` warns of figures that can mislead; `result.manifest["warnings"]` lists them.
     """
     if isinstance(scenario, protocols.Executable):
-        result: Result = scenario.execute(**options)
+        with _resumable(options.get("out")):
+            result: Result = scenario.execute(**options)
     else:
         job = arun(scenario, **options)
         result = _in_another_thread(job) if _in_a_loop() else asyncio.run(job)
@@ -104,7 +107,8 @@ async def arun(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
         with one_blas_thread(), rare_collections(), progress_observers(scenario.budget, given["progress"]) as bars:
             observers, checkpoints = (*given["observers"], *bars), place.checkpoints
             clock = checkpoints.clock_of(clock)
-            done = await engine.simulate(scenario, runtime, observers, timing_only, checkpoints, clock)
+            with _resumable(given["out"]):
+                done = await engine.simulate(scenario, runtime, observers, timing_only, checkpoints, clock)
         manifest = {"source": given["source"] or {}, "resumed": place.note}
         if place.work:
             manifest["work"] = place.work
@@ -113,6 +117,17 @@ async def arun(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     finally:
         place.release()
     return result
+
+
+@contextmanager
+def _resumable(out: str | Path | None) -> Iterator[None]:
+    """Add the command that resumes the run to a failure of the runtime, if there is a checkpoint."""
+    try:
+        yield
+    except RuntimeFailed as error:
+        if out is None or not (Path(out) / CHECKPOINTS).exists():
+            raise
+        raise RuntimeFailed(f"{error}; go on with: fedsim resume {out}") from error
 
 
 def _checked(options: RunOptions) -> RunOptions:

@@ -29,7 +29,7 @@ from fedsim.results.checksums import to_json
 from fedsim.results.process import tag
 from fedsim.runtime.process import exit_process
 from fedsim.runtime.ray import Ray
-from fedsim.runtime.ray.cluster import unblock_sigterm
+from fedsim.runtime.ray.private import unblock_sigterm
 from fedsim.runtime.ray.tasks import spread
 from fedsim.scenario_file import load_source
 from fedsim.sweeps.execution import Report, execute, record_failure

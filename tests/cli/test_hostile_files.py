@@ -10,7 +10,7 @@ from strategies.files import ENTRY, TINY
 
 import fedsim as fs
 from fedsim.errors import FedsimError, RuntimeFailed
-from fedsim.runtime.ray.cluster import OwnRay
+from fedsim.runtime.ray.private import OwnRay
 
 HEADER = ",SeriousDlqin2yrs," + ",".join(f"x{i}" for i in range(10))
 ROWS = [f"{i},{i % 2}," + ",".join(str(0.1 * i * (j + 1) % 7) for j in range(10)) for i in range(1, 40)]

@@ -23,6 +23,7 @@ from fedsim.problems import (
     StrategicCredit,
     weights_of,
 )
+from fedsim.protocols import potentials_of
 from fedsim.runtime.jobs import Batch, JobsAtHand, Setting
 
 SIZES = (3, 12, 6, 20, 9, 4)
@@ -225,14 +226,38 @@ def test_a_job_sees_its_own_clients_potential_and_loss(name, dtype):
         assert np.array_equal(batched.loss(theta)[i], loss)
 
 
-@pytest.mark.parametrize("name", ["softmax", "network"])
-def test_a_shard_is_enough_for_its_clients_potentials(name):
+@pytest.mark.parametrize("name", [name for name in JOBS if name != "own"])
+def test_a_shard_is_enough_for_its_clients_potentials_and_gradients(name):
     whole = JOBS[name]()
     theta, own = np.random.default_rng(2).normal(size=whole.dim), np.array([4, 1])
     part = whole.shard(own)
     assert len(part.x) == SIZES[4] + SIZES[1]
     for client, rows in itertools.product(own, (None, np.array([3, 0]))):
         assert part.potential(theta, client, rows) == whole.potential(theta, client, rows)
+    jobs, backend = np.array([1, 4, 1]), kernels.backend("cpu")
+    thetas, flat = np.stack([theta, theta + 1, 2 * theta]), (np.array([2, 0, 1]), np.arange(4))
+    for rows in (None, flat):
+        expected = backend.gradients(whole, thetas, jobs, rows)
+        assert np.array_equal(backend.gradients(part, thetas, jobs, rows), expected)
+        assert np.array_equal(potentials_of(part)(thetas, jobs, rows), potentials_of(whole)(thetas, jobs, rows))
+
+
+def test_every_shipped_problem_with_rows_has_shards():
+    shipped = [getattr(fs.problems, name) for name in fs.problems.__all__]
+    classes = {part for part in shipped if isinstance(part, type)}
+    assert {part.__name__ for part in classes if not hasattr(part, "shard")} == {"Payload", "PerformativeMean"}
+
+
+def test_a_shard_of_strategic_credit_reacts_like_the_whole_problem():
+    rng = np.random.default_rng(3)
+    data = [(rng.normal(size=(n, 9)), rng.integers(0, 2, n).astype(float)) for n in SIZES]
+    whole, own, backend = fs.problems.StrategicCredit(data, 0.5), np.array([1, 4]), kernels.backend("cpu")
+    part, theta = whole.shard(own), rng.normal(size=(2, 9))
+    assert len(part.x) == SIZES[1] + SIZES[4]
+    key = backend.keys(1, 0, client=own)
+    for batch_size in (None, 2):
+        expected = whole.react(theta, own, key, 0, batch_size, backend)
+        assert np.array_equal(part.react(theta, own, key, 0, batch_size, backend), expected)
 
 
 @pytest.mark.parametrize("name", ["own", "softmax"])

@@ -20,8 +20,8 @@ import fedsim as fs
 from fedsim import algorithms, participation
 from fedsim.errors import Interrupted, InvalidInput
 from fedsim.runtime.ray import RaySession
-from fedsim.runtime.ray.cluster import OwnRay
 from fedsim.runtime.ray.host import Host
+from fedsim.runtime.ray.private import OwnRay
 from fedsim.testing import Broken, check
 
 GOSSIPING = {"DESGLD", "DIGingSGLD"}  # no server: test_sites.py and test_sites_exact.py have their promises
@@ -86,6 +86,7 @@ class Room(Host):
         pass
 
     async def settle(self, *arguments):
+        self.__dict__.clear()
         super().__init__(*arguments)
 
 
@@ -106,12 +107,12 @@ class Letting:
 
 
 class Lodging(RaySession):
-    def _host(self, index):
+    def _host(self, index, options):
         self._actor = Letting(ROOMS[index])
-        return super()._host(index)
+        return super()._host(index, options)
 
     def close(self):
-        self.hosts = []
+        self._hosts.actors = []
         super().close()
 
 

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -23,13 +24,16 @@ from tools.clocks import always_compiled, reference_clock
 from tools.follow import followed
 
 import fedsim as fs
+from fedsim.analysis.hosts import host_lines
 from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime.ray import Ray
 from fedsim.runtime.ray import cluster as ray_cluster
 from fedsim.runtime.ray import folder as ray_folder
-from fedsim.runtime.ray.cluster import OwnRay
 from fedsim.runtime.ray.host import SentBatch
+from fedsim.runtime.ray.pool import ActorPool
+from fedsim.runtime.ray.private import OwnRay
+from fedsim.runtime.ray.tasks import spread
 
 ray = pytest.importorskip("ray")
 
@@ -85,6 +89,25 @@ def test_an_actor_per_client_reports_its_own_client(cluster):
         assert a["uplink_bottleneck_bps"] == [(c + 1) * 1e5]
         assert a["uplink_delay_s"] == [c * 1e-3]
         assert a["dropout"] == [np.linspace(0, 0.3, CLIENTS)[c]]
+
+
+def test_a_result_lists_what_each_host_models(cluster, tmp_path):
+    result = fs.run(scenario(), runtime=Ray(hosts=2), out=tmp_path / "out")
+    hosts = fs.load(tmp_path / "out").hosts
+    assert hosts.equals(result.hosts)
+    assert hosts[["host", "clients", "first", "last"]].to_numpy().tolist() == [[0, 3, 0, 2], [1, 3, 3, 5]]
+    assert hosts[["uplink_bottleneck_bps_min", "uplink_bottleneck_bps_max"]].to_numpy().tolist() == [
+        [1e5, 3e5],
+        [4e5, 6e5],
+    ]
+    assert hosts["dropout_max"].tolist() == pytest.approx([0.12, 0.3])
+    assert (hosts["seconds_per_step_min"] == 1e-2).all()
+    assert (hosts["bytes_held"] >= 3 * 20 * 2 * 8).all()  # 20 rows of two numbers of three clients
+    lines = host_lines(result.manifest["hosts"], width=200)
+    assert lines[0].split() == ["host", "clients", "holds", "uplink", "delay", "downlink", "compute", "dropout", "node"]
+    assert "3-5" in lines[2]
+    assert "400 kbit/s - 600 kbit/s" in lines[2]
+    assert fs.run(scenario()).hosts is None
 
 
 @pytest.mark.slow
@@ -335,8 +358,8 @@ def test_resources_that_make_no_sense_are_refused(name, wrong):
 
 @pytest.mark.slow
 def test_hosts_that_keep_dying_end_the_run_with_a_clear_error(cluster, monkeypatch):
-    monkeypatch.setattr("fedsim.runtime.ray.PAUSES_S", (0.0,) * 4)
-    with pytest.raises(RuntimeFailed, match=r"died 5 times over round 1; .* resume"):
+    monkeypatch.setattr("fedsim.runtime.ray.hosts.PAUSES_S", (0.0,) * 4)
+    with pytest.raises(RuntimeFailed, match=r"client host 0 died 5 times; look at the machine's memory"):
         fs.run(scenario(algorithm=Suicidal(1e-3)), runtime=Ray(hosts=1))
 
 
@@ -559,12 +582,43 @@ def test_an_address_without_a_cluster_is_refused_at_once():
             ray_cluster.join(None, address)
 
 
+def test_a_call_whose_actor_dies_is_repeated_at_the_one_that_replaces_it(cluster):
+    pool = ActorPool(Ray(hosts=2), lambda: lambda number: (number, os.getpid()))
+    try:
+        first = [pool.result(pool.submit(number, number)) for number in range(4)]
+        assert [number for number, _ in first] == [0, 1, 2, 3]
+        assert first[0][1] == first[2][1] != first[1][1]
+        os.kill(first[0][1], signal.SIGKILL)
+        again = [pool.result(one) for one in [pool.submit(number, number) for number in range(4)]]
+        assert [number for number, _ in again] == [0, 1, 2, 3]
+        assert first[0][1] not in {pid for _, pid in again}
+        assert again[1][1] == first[1][1]
+    finally:
+        pool.close()
+
+
+def test_a_call_that_is_waited_for_ends_when_its_hosts_are_stopped(cluster):
+    pool = ActorPool(Ray(hosts=1), lambda: time.sleep)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(pool.result, pool.submit(0, 10_000))
+        pool.close()
+        with pytest.raises(RuntimeFailed, match="have been stopped"):
+            waiting.result(timeout=60)
+
+
+def test_tasks_that_fit_no_node_end_with_what_to_do(cluster, monkeypatch):
+    monkeypatch.setattr("fedsim.runtime.ray.tasks.ROOM_S", 0.5)
+    with pytest.raises(RuntimeFailed, match=r"no living node of the cluster has 20 CPUs; add nodes, then .* --resume"):
+        list(spread(Ray(num_cpus_per_host=20), lambda number: number, [(1,)], 1, lambda: True))
+
+
 # On this side: a host then runs `ray_host`, `client_memory`, `worker`, `jobs`, the algorithm and its kernel. Whoever
 # awaits the hosts is woken up, from `running` on.
 ON_HOSTS = """
     engine.run engine.commit engine.rounds engine.clock.compiled
     rules.closing engine.clock.compiled.reader engine.learner
-    algorithms.fald runtime.jobs runtime.ray runtime.ray.host running engine runtime.aggregation
+    algorithms.fald runtime.jobs runtime.ray runtime.ray.cluster runtime.ray.host runtime.ray.hosts running engine
+    runtime.aggregation
     runtime.inline engine.recorder
 """
 

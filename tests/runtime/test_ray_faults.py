@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from tools import slow_run
+from tools.slow_run import SECONDS, child, ended, write_scenarios
 
 import fedsim as fs
 from fedsim.runtime.ray import folder as ray_folder
@@ -20,37 +22,13 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks into /proc"),
 ]
-SCENARIO = """
-import time
-from dataclasses import dataclass
-from pathlib import Path
-import fedsim as fs
-
-@dataclass(frozen=True)
-class Slow(fs.algorithms.FedAvg):
-    fused = None
-
-    def client(self, job, message, memory):
-        time.sleep({pause})
-        if job.round > 3:
-            Path({seen!r}).touch()
-        return super().client(job, message, memory)
-
-def scenario(seed: int = 0, rounds: int = 10_000) -> fs.Scenario:
-    return fs.Scenario(
-        problem=fs.problems.GaussianMean.synthetic(4, 3, samples=20), algorithm=Slow(1e-3, local_steps=2), seed=seed,
-        devices=fs.devices.constant(0.1), budget=fs.Budget(rounds=rounds),
-    )
-"""
-SECONDS = 240  # other work may load the machine; a hang still fails
 
 
 @pytest.fixture
 def place(tmp_path):
     """A folder with a slow scenario, a home of its own, and a short name for Ray's files; nothing may stay there."""
     scratch = Path(tempfile.mkdtemp())
-    (tmp_path / "slow.py").write_text(SCENARIO.format(pause=0.05, seen=str(tmp_path / "seen")))
-    (tmp_path / "quick.py").write_text(SCENARIO.format(pause=0, seen=str(tmp_path / "seen")))
+    write_scenarios(tmp_path)
     (tmp_path / "home").mkdir()
     yield tmp_path, scratch
     ray_folder.kill_users(scratch)
@@ -58,37 +36,8 @@ def place(tmp_path):
 
 
 def begin(place, *words):
-    """A command that has got as far as its fourth round."""
     folder, scratch = place
-    own = {n: v for n, v in os.environ.items() if not n.startswith("RAY_")}
-    job = subprocess.Popen(
-        [sys.executable, "-c", "from fedsim.cli import main; main()", *words],
-        cwd=folder, env=own | {"RAY_TMPDIR": str(scratch), "HOME": str(folder / "home")}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    limit = time.monotonic() + SECONDS
-    while not (folder / "seen").exists():
-        assert job.poll() is None, job.communicate()
-        assert time.monotonic() < limit, "it does not get going"
-        time.sleep(0.1)
-    return job
-
-
-def ended(job):
-    try:
-        out, err = job.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
-        raise
-    return job.returncode, out, err
-
-
-def vital(job, name):
-    """The pid of a process that the command started."""
-    for pid in Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split():
-        if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-            return int(pid)
-    raise AssertionError(f"no {name}")
+    return slow_run.begin(folder, *words, RAY_TMPDIR=str(scratch), HOME=str(folder / "home"))
 
 
 @pytest.mark.parametrize("to_all", [False, True])
@@ -128,7 +77,7 @@ def test_the_death_of_ray_is_one_sentence_and_leaves_nothing(place, command, par
     more = {"run": ["--checkpoint-every", "1", "--hosts", "2"], "sweep": ["--grid", "seed=0:2"]}
     job = begin(place, command, "slow.py", "--runtime", "ray", "--out", "out", *more[command])
     (ours,) = scratch.iterdir()
-    os.kill(vital(job, part), signal.SIGKILL)
+    os.kill(child(job.pid, part), signal.SIGKILL)
     limit = time.monotonic() + 10
     while ray_folder.users(ours) and time.monotonic() < limit:
         time.sleep(0.1)
@@ -161,3 +110,32 @@ def test_ray_gives_the_bits_of_inline_and_leaves_no_token_at_home(place):
     whole = fs.run(load_file(folder / "quick.py").build({"rounds": 30}))
     assert fs.load(folder / "out").fingerprint == whole.fingerprint
     assert not (folder / "home/.ray").exists()
+
+
+ONCE = """
+import stat
+from fedsim.cli import main
+from fedsim.runtime.ray import cluster
+
+class Counted(cluster.OwnRay):
+    def __init__(self, cpus):
+        super().__init__(cpus)
+        folder = self._folder
+        print("started Ray", oct(stat.S_IMODE(folder.path.stat().st_mode)), folder.inner.parent == folder.path)
+
+cluster.OwnRay = Counted
+main()
+"""
+
+
+def test_a_grid_starts_ray_once_in_a_folder_of_its_user_and_prints_no_warning_of_ray(place):
+    folder, scratch = place
+    own = {n: v for n, v in os.environ.items() if not n.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", ONCE, "run", "quickstart", "--runtime", "ray", "--hosts", "2", "--out", "out"],
+        cwd=folder, env=own | {"RAY_TMPDIR": str(scratch), "HOME": str(folder / "home")},
+        capture_output=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line for line in done.stdout.splitlines() if "Ray" in line] == ["started Ray 0o700 True"]
+    assert len(list((folder / "out").glob("*/manifest.json"))) == 3

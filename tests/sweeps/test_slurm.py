@@ -97,7 +97,7 @@ def test_array_jobs_share_a_node_and_a_folder(machine, tmp_path):
 
 
 def test_two_ray_clusters_share_a_node_and_give_the_same_bits(machine, tmp_path):
-    script = script_with("ray start --head").replace("--hosts 32", "--hosts 2").replace("sleep 20", "sleep 12")
+    script = script_with("ray start --head").replace("--hosts 32", "--hosts 2")
     number = 1_000 + os.getpid() % 900
     homes = {number: "one", number + 1: "two"}
     jobs = {n: machine(script, n, home, SLURM_JOB_NUM_NODES=1) for n, home in homes.items()}

@@ -21,7 +21,7 @@ from fedsim.checks import as_float_array
 from fedsim.codecs import QSGD, Elias, Identity
 from fedsim.errors import InvalidInput
 from fedsim.problems import GaussianMean, LogisticRegression
-from fedsim.problems.shards import rows_per_batch
+from fedsim.problems.shards import rows_per_batch, sums_by_client
 from fedsim.protocols import (
     Backend,
     BatchSize,
@@ -179,7 +179,7 @@ def tables_of(problem: GaussianMean | LogisticRegression, dtype: npt.DTypeLike) 
     """Return the arrays that a kernel reads; a diagonal precision is cut to its diagonal."""
     if isinstance(problem, LogisticRegression):
         return problem.x, problem.y, problem.offsets
-    sums = np.add.reduceat(problem.x.astype(np.float64), problem.offsets[:-1], axis=0)
+    sums = sums_by_client(problem.x, problem.offsets)
     precision = problem.precision
     diagonal = np.einsum("cii->ci", precision)
     if np.array_equal(precision, diagonal[:, :, None] * np.eye(problem.dim)):

@@ -9,7 +9,6 @@ its successor repeats the lost jobs, and the bits are the same.
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,16 +24,13 @@ from fedsim.protocols import AlgorithmLike
 from fedsim.runtime.blocks import LearningBlock, Learnt
 from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.ray.cluster import OwnRay, check_address, join
+from fedsim.runtime.ray.cluster import check_address, cores, release, use
 from fedsim.runtime.ray.host import Host, MemoryAtHost, SentBatch, carry_source, pack, split_setting
+from fedsim.runtime.ray.hosts import HostCall, Hosts
 
-# Real seconds before each replacement of a dead host: for a while Ray may start the next one on a lost node.
-PAUSES_S = (0.0, 2.0, 8.0, 20.0)
-TRIES = len(PAUSES_S) + 1
 INLINE_BYTES = 100_000  # a broadcast up to this size is sent with the call, a larger one once as an object
 FULL_DATA_BYTES = 64_000_000  # data up to this size are sent to every host, for blocks of rounds
-LOOK_S = 1.0  # between checks that Ray itself is alive
-REMEDY = "look at the machine's memory, then resume from the last checkpoint"
+ABOUT_S = 10.0  # for hosts to describe themselves at the end of a run
 
 
 @dataclass(frozen=True)
@@ -70,41 +66,34 @@ class Ray:
         return RaySession(self, algorithm, setting)
 
     def describe(self) -> str:
-        hosts = (
-            f"{self.clients_per_host} clients a host" if self.clients_per_host else f"{self.hosts or _cores()} hosts"
-        )
+        hosts = f"{self.clients_per_host} clients a host" if self.clients_per_host else f"{self.hosts or cores()} hosts"
         return f"ray, {hosts}" + (f", {self.address}" if self.address else "")
 
     def shards(self, clients: int) -> list[Array]:
         """Return the clients of each host: consecutive numbers, in shards of nearly equal size."""
-        count = -(-clients // self.clients_per_host) if self.clients_per_host else min(self.hosts or _cores(), clients)
+        count = -(-clients // self.clients_per_host) if self.clients_per_host else min(self.hosts or cores(), clients)
         return [np.asarray(part) for part in np.array_split(np.arange(clients), count)]
 
 
 @dataclass(frozen=True)
-class HostCall:
-    """A call of a host: its jobs, and the reference of its answer."""
+class BatchCall(HostCall):
+    """A call of a host with its jobs."""
 
-    index: int
-    host: Any
     number: int
     part: Batch
     message: Any  # the broadcast, where it is a separate object
-    answer: Any
 
 
 class RaySession:
     """The client hosts of a run. Each computes the clients of its shard; replies are joined in the batch's order."""
 
     def __init__(self, runtime: Ray, algorithm: AlgorithmLike, setting: Setting) -> None:
-        import ray
-
-        self._ray, self._runtime = ray, runtime
-        self._shards = runtime.shards(setting.problem.clients)
-        self._own: OwnRay | None = None
-        self._joined = self._start(len(self._shards))
+        self._runtime, self._shards = runtime, runtime.shards(setting.problem.clients)
+        self._cluster = use(runtime, len(self._shards))
+        self._ray = ray = self._cluster.ray
         self._waiting = ThreadPoolExecutor(64, "fedsim-ray")
         try:
+            self._cluster.require(len(self._shards), runtime)
             self._host_of = np.repeat(np.arange(len(self._shards)), [len(s) for s in self._shards])
             self._backend = "cuda" if runtime.num_gpus_per_host else "cpu"
             for part in (algorithm, setting.problem, *setting.role.user_code):
@@ -117,46 +106,28 @@ class RaySession:
             self.learns_blocks = fits and Worker(algorithm, setting).learns_blocks
             self._all_data = ray.put(setting.problem) if self.learns_blocks else None
             self._actor = ray.remote(Host)
-            self.hosts = [self._host(i) for i in range(len(self._shards))]
-            self._at_hosts = [MemoryAtHost() for _ in self.hosts]
+            self._at_hosts = [MemoryAtHost() for _ in self._shards]
+            self._hosts = Hosts(self._cluster, runtime, len(self._shards), self._host)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, hosts: int) -> bool:
-        """Join a running Ray, or start one; return True if this session joined a cluster."""
-        ray, runtime = self._ray, self._runtime
-        needed = {"CPU": hosts * runtime.num_cpus_per_host, "GPU": hosts * runtime.num_gpus_per_host}
-        if runtime.address is None and not ray.is_initialized():
-            self._own = OwnRay(max(1, int(np.ceil(needed["CPU"]))))
-            return False
-        joined = not ray.is_initialized()
-        if joined:
-            join(ray, runtime.address)
-        have = ray.cluster_resources()
-        for kind, amount in needed.items():
-            if amount > have.get(kind, 0):
-                raise InvalidInput(
-                    f"{hosts} hosts need {amount:g} {kind}s, the cluster has {have.get(kind, 0):g}; ask for fewer "
-                    f"hosts or a smaller num_{kind.lower()}s_per_host"
-                )
-        return joined
+    @property
+    def hosts(self) -> list[Any]:
+        """The actors."""
+        return self._hosts.actors
 
-    def _host(self, index: int) -> Any:
-        runtime, clients = self._runtime, self._shards[index]
+    def _host(self, index: int, options: dict[str, Any]) -> Any:
+        """Start a host; it fetches its data at the first call, so that it answers at once where it runs."""
+        clients = self._shards[index]
+        self._at_hosts[index] = MemoryAtHost()
         rows = {name: column[clients] for name, column in self._rows.items()}
-        options = {"num_cpus": runtime.num_cpus_per_host, "num_gpus": runtime.num_gpus_per_host, "max_restarts": 0}
-        return self._actor.options(**options).remote(
-            self._algorithm, self._setting_of(index), clients, rows, self._backend
-        )
-
-    def _setting_of(self, index: int) -> Any:
-        """Return a host's own object, or the one that all hosts share."""
-        return self._settings[index if len(self._settings) > 1 else 0]
+        parts = (self._algorithm, self._settings[index if len(self._settings) > 1 else 0])
+        return self._actor.options(**options).remote(parts, clients, rows, self._backend)
 
     async def submit(self, batch: Batch, work: float = 1.0) -> Reply:
         """Return all replies of the batch, with one call for each host of its clients."""
-        self._look()  # first: Ray ends a process that uses a dead object store
+        self._cluster.check()  # first: Ray ends a process that uses a dead object store
         owner = self._host_of[batch.client]
         size = sum(m.nbytes for m in batch.message.values())
         message = self._ray.put(batch.message) if size > INLINE_BYTES else None
@@ -165,39 +136,29 @@ class RaySession:
         picks = np.split(order, begin[1:])
         calls = [self._call(int(h), batch.part(p), message) for h, p in zip(present, picks, strict=True)]
         try:  # waiting for all of them in a thread is cheaper than awaiting each
-            loop, answers = asyncio.get_running_loop(), [call.answer for call in calls]
-            answers = await loop.run_in_executor(self._waiting, self._get, answers)
+            answers = await self._in_thread(self._hosts.get, [call.answer for call in calls])
             opened = [self._opened(call, answer) for call, answer in zip(calls, answers, strict=True)]
         except self._ray.exceptions.RayError:  # a host died or raised
             opened = []
         parts = [reply for reply in opened if reply is not None]
         if len(parts) < len(calls):
-            parts = await asyncio.gather(*map(self._retry, calls))
+            parts = await asyncio.gather(*(self._in_thread(self._finish, call) for call in calls))
         joined = Reply.join(parts)
         back = np.empty(len(order), np.int64)
         back[np.concatenate(picks)] = np.arange(len(order))
         return joined.part(back)
 
-    def _call(self, index: int, part: Batch, message: object, in_full: bool = False) -> HostCall:
+    def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        return asyncio.get_running_loop().run_in_executor(self._waiting, function, *arguments)
+
+    def _call(self, index: int, part: Batch, message: object, in_full: bool = False) -> BatchCall:
         """Send jobs to a host, without their message where that is a separate object."""
         bare = part if message is None else replace(part, message={})
         light = SentBatch.full(bare) if in_full else self._at_hosts[index].to_send(bare)
         host = self.hosts[index]
-        return HostCall(index, host, light.call, part, message, host.compute.remote(pack(light), message))
+        return BatchCall(index, host, host.compute.remote(pack(light), message), light.call, part, message)
 
-    def _get(self, answers: list[Any]) -> list[Any]:
-        """Wait for answers of hosts. A dead Ray neither answers nor raises."""
-        while True:
-            try:
-                return list(self._ray.get(answers, timeout=LOOK_S))
-            except self._ray.exceptions.GetTimeoutError:
-                self._look()
-
-    def _look(self) -> None:
-        if self._own is not None:
-            self._own.check(REMEDY)
-
-    def _opened(self, call: HostCall, answer: bytes) -> Reply | None:
+    def _opened(self, call: BatchCall, answer: bytes) -> Reply | None:
         """Return the jobs' replies; None where the host had no memory of a client."""
         if not answer:
             return None
@@ -205,70 +166,68 @@ class RaySession:
         self._at_hosts[call.index].note(call.part, call.number, reply)
         return reply
 
-    async def _retry(self, call: HostCall) -> Reply:
+    def _finish(self, call: BatchCall) -> Reply:
         """Return the replies of a call that may have failed; repeat it with all memory, at a new host if necessary."""
-        for pause_s in (*PAUSES_S, None):
-            try:
-                reply = self._opened(call, await self._answer(call.answer))
-                if reply is not None:
-                    return reply
-            except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                await self._replace(call.index, call.host, pause_s)
-            call = self._call(call.index, call.part, call.message, in_full=True)
-        clients = self._shards[call.index]
-        raise RuntimeFailed(
-            f"the host of clients {clients[0]} to {clients[-1]} died {TRIES} times over round {call.part.round + 1}; "
-            "look at its memory, then resume from the last checkpoint"
-        )
+
+        def again() -> BatchCall:
+            return self._call(call.index, call.part, call.message, in_full=True)
+
+        reply = self._opened(*self._answer(call, again))
+        while reply is None:
+            reply = self._opened(*self._answer(again(), again))
+        return reply
 
     async def learn(self, block: LearningBlock) -> Learnt:
         """Learn the rounds of a block, some replicas at each host."""
-        self._look()
+        self._cluster.check()
         parts = block.parts(len(self.hosts))
-        return Learnt.join(list(await asyncio.gather(*(self._learn(i, pack(part)) for i, part in enumerate(parts)))))
+        return Learnt.join(
+            list(await asyncio.gather(*(self._in_thread(self._learn, i, pack(part)) for i, part in enumerate(parts))))
+        )
 
-    async def _learn(self, index: int, packed: bytes) -> Learnt:
+    def _learn(self, index: int, packed: bytes) -> Learnt:
         """Learn one host's share; the host stores nothing, so that another one can repeat it."""
-        for pause_s in (*PAUSES_S, None):
-            host = self.hosts[index]
-            try:
-                answer = await self._answer(host.learn.remote(self._all_data, packed))
-                done: Learnt = pickle.loads(answer)
-                return done
-            except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                await self._replace(index, host, pause_s)
-        raise RuntimeFailed(f"host {index} died {TRIES} times over a block of rounds; {REMEDY}")
 
-    async def _answer(self, answer: object) -> bytes:
+        def again() -> HostCall:
+            host = self.hosts[index]
+            return HostCall(index, host, host.learn.remote(self._all_data, packed))
+
+        done: Learnt = pickle.loads(self._answer(again(), again)[1])
+        return done
+
+    def _answer(self, call: Any, again: Any) -> tuple[Any, bytes]:
         """Return a host's answer; raise what its client's code raised, which is not repeated."""
         try:
-            (found,) = await asyncio.get_running_loop().run_in_executor(self._waiting, self._get, [answer])
-            return bytes(found)
+            return self._hosts.answer(call, again)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
             raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
 
-    async def _replace(self, index: int, dead: object, pause_s: float | None) -> None:
-        """Replace a dead host after a pause, unless that was done; None: give up."""
-        self._look()  # raises if Ray itself has died
-        await asyncio.sleep(pause_s or 0.0)
-        if pause_s is not None and self.hosts[index] is dead:
-            self.hosts[index], self._at_hosts[index] = self._host(index), MemoryAtHost()
-
-    async def about(self) -> list[dict[str, Any]]:
-        """Return what every host models."""
-        return list(await asyncio.gather(*(h.about.remote() for h in self.hosts)))
+    async def describe(self) -> list[dict[str, Any]]:
+        """Return what each host models: its clients, their links and devices, where it runs and the bytes it holds."""
+        asked = [host.about.remote() for host in self.hosts]
+        self._ray.wait(asked, num_returns=len(asked), timeout=ABOUT_S)
+        out = []
+        for index, (clients, answer) in enumerate(zip(self._shards, asked, strict=True)):
+            row: dict[str, Any] = {
+                "host": index,
+                "clients": len(clients),
+                "first": int(clients[0]),
+                "last": int(clients[-1]),
+            }
+            for name, column in self._rows.items():
+                row |= {f"{name}_min": float(column[clients].min()), f"{name}_max": float(column[clients].max())}
+            try:
+                found = self._ray.get(answer, timeout=0)
+                row |= {name: found[name] for name in ("bytes_held", "node", "pid")}
+            except self._ray.exceptions.RayError:  # it has died since its last call, or is busy
+                row |= {"bytes_held": None, "node": None, "pid": None}
+            out.append(row)
+        return out
 
     def close(self) -> None:
-        """Stop the hosts; shut Ray down if this run started it, leave it if this run joined it."""
-        for host in getattr(self, "hosts", ()):
-            self._ray.kill(host)
-        self._waiting.shutdown(cancel_futures=True)  # do not wait for a dead Ray
-        if self._own is not None:
-            self._own.close()
-        elif self._joined:
-            self._ray.shutdown()
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
+        """Stop the hosts and give the cluster back."""
+        if hasattr(self, "_hosts"):
+            self._hosts.close()
+        self._waiting.shutdown(cancel_futures=True)
+        release(self._cluster)

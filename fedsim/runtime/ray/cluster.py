@@ -1,28 +1,33 @@
-"""Clusters of Ray: join one, or start and stop a private one.
+"""The Ray of this process: joined, found running, or private. All runs of the process share it.
 
-A private Ray listens on the loopback interface alone, requires its own token, and works in a folder that is removed at
-the end. Its processes ignore Ctrl-C and SIGTERM, which a scheduler sends to all processes at once: the driver finishes
-its round, writes a checkpoint, and then ends them.
+It is left or stopped when the last run that uses it ends, or after the body of `held_open`, where a command executes
+runs. Ray's own signal handlers are replaced by those that were there, so that SIGTERM still ends a run with a
+checkpoint.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from importlib import import_module
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import InvalidInput, RuntimeFailed
-from fedsim.runtime.ray.folder import RayFolder
+from fedsim.runtime.ray.private import OwnRay, print_no_errors, signals_restored
 from fedsim.text import short_repr, short_str
+
+if TYPE_CHECKING:
+    from fedsim.runtime.ray import Ray
+
+CHECK_S = 1.0  # between two checks that Ray is alive
+LOST_S = 15.0  # without a connection to a joined cluster; after 60 s Ray ends the process
+Address = tuple[str, int]
 
 
 def check_address(address: Any) -> None:
@@ -35,11 +40,13 @@ def check_address(address: Any) -> None:
 
 def join(ray: Any, address: object) -> None:
     """Join the cluster at `address`; refuse one that does not answer, which Ray would try for minutes."""
-    host, _, port = str(address).rpartition(":")
+    place = str(address).removeprefix("ray://")
     try:
-        if port.isdigit():
-            socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), timeout=10).close()
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        if place.rpartition(":")[2].isdigit():
+            socket.create_connection(_split(place), timeout=10).close()
+        with signals_restored():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        print_no_errors()
     except Exception as error:  # Ray raises a dozen kinds, by what is wrong with an address
         raise RuntimeFailed(
             f"Ray(address={short_repr(address)}): no cluster answers there ({short_str(error)}); start one with "
@@ -47,171 +54,133 @@ def join(ray: Any, address: object) -> None:
         ) from None
 
 
-OPTIONS = {  # quiet, never another Ray of this machine, replies of a few MB without the object store
-    "address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False,
-    "log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False,
-    "_system_config": {"max_direct_call_object_size": 4_000_000, "task_rpc_inlined_bytes_limit": 40_000_000},
-}  # fmt: skip
-VITAL = ("raylet", "gcs_server")  # Ray does not work without them
-ELSEWHERE = "start a cluster yourself and give its --address"
+class Cluster:
+    """A running Ray, with the number of runs that use it."""
 
-
-class OwnRay:
-    """A private Ray, started and stopped by this process."""
-
-    def __init__(self, cpus: int) -> None:
+    def __init__(self, runtime: Ray, cpus: int) -> None:
         import ray
 
-        self._ray = ray
-        self._folder = RayFolder()
-        self._processes: dict[str, Any] = {}
-        try:
-            with _signals_restored(), _environment():
-                self._start(cpus)
-            self._refuse_open_doors()
-        except BaseException:
-            self.close()
-            raise
+        self.ray, self.users, self.own = ray, 0, None
+        self._joined = self.lost = False
+        if not ray.is_initialized():
+            if runtime.address is None:
+                self.own = OwnRay(cpus)
+            else:
+                join(ray, runtime.address)
+                self._joined = True
+        self._vital = [] if self.own is not None else _vital(ray)
+        self._checked, self._answered = 0.0, time.monotonic()
 
-    def _start(self, cpus: int) -> None:
-        try:
-            self._ray.init(num_cpus=cpus, _temp_dir=str(self._folder.path), **OPTIONS)
-        except Exception as error:
-            reason = short_str(f"{type(error).__name__}: {error}", 200)
-            raise RuntimeFailed(f"Ray could not start on this machine ({reason}); {ELSEWHERE}") from error
-        from ray._private import worker
+    def require(self, hosts: int, runtime: Ray) -> None:
+        """Refuse more hosts than the cluster has room for."""
+        have = self.ray.cluster_resources()
+        for kind, each in (("CPU", runtime.num_cpus_per_host), ("GPU", runtime.num_gpus_per_host)):
+            if hosts * each > have.get(kind, 0):
+                few = f"{hosts} hosts need {hosts * each:g} {kind}s, the cluster has {have.get(kind, 0):g}"
+                raise InvalidInput(f"{few}; ask for fewer hosts or a smaller num_{kind.lower()}s_per_host")
 
-        self._processes = {name: infos[0].process for name, infos in worker._global_node.all_processes.items()}
-        for process in self._processes.values():
-            process.terminate = process.kill  # Ray's shutdown waits 5 s: they ignore SIGTERM
-        with suppress(AttributeError):  # Ray would print what its processes say on our standard output
-            worker.global_worker.threads_stopped.set()
-            worker.global_worker.gcs_error_subscriber.close()
+    def check(self) -> None:
+        """Raise if Ray has died: it neither answers nor raises, and later ends this process."""
+        if self.own is not None:
+            if lost := self.own.lost:
+                raise RuntimeFailed(f"Ray's {lost}, and with it every host; look at the machine's memory")
+            return
+        now = time.monotonic()
+        if now - self._checked < CHECK_S:
+            return
+        self._checked = now
+        if all(map(_answers, self._vital)):
+            self._answered = now
+        elif now - self._answered >= LOST_S:
+            self.lost = True
+            raise RuntimeFailed("the Ray cluster no longer answers; start it again")
 
-    def _refuse_open_doors(self) -> None:
-        """Refuse a Ray that listens beyond the loopback interface, or without a token."""
-        from ray._private import worker
-        from ray._private.authentication.authentication_utils import is_token_auth_enabled
-
-        address = worker._global_node.node_ip_address
-        if address not in ("127.0.0.1", "::1"):
-            raise RuntimeFailed(f"Ray {self._ray.__version__} would listen on {address}, open to others; {ELSEWHERE}")
-        if not is_token_auth_enabled():
-            raise RuntimeFailed(f"Ray {self._ray.__version__} would not require a token; {ELSEWHERE}")
-
-    @property
-    def lost(self) -> str:
-        """The vital process that has died, and how; "" while all are alive."""
-        for name in VITAL:
-            process = self._processes.get(name)
-            code = None if process is None else process.poll()
-            if code is not None:
-                return f"{name} died ({f'signal {signal.Signals(-code).name}' if code < 0 else f'exit code {code}'})"
-        return ""
-
-    def check(self, remedy: str) -> None:
-        """Raise if it has died, with what the user can do."""
-        if lost := self.lost:
-            raise RuntimeFailed(f"Ray's {lost}, and with it every host; {remedy}")
+    def nodes(self) -> dict[str, float]:
+        """Return the CPUs of the living nodes by their ids."""
+        return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in self.ray.nodes() if node["Alive"]}
 
     def close(self) -> None:
-        """End all its processes and remove its folder; kill the hosts of a dead Ray first, whose shutdown is slow."""
-        with _silenced() if self.lost else nullcontext():
-            if self.lost:
-                self._kill()
-            if self._ray.is_initialized():
-                self._ray.shutdown()
-            self._kill()
-        self._folder.remove()
-        _reread()
-
-    def _kill(self) -> None:
-        for process in self._processes.values():
-            with suppress(OSError):
-                process.kill()
-        self._folder.kill_users()
-        for process in self._processes.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+        """Stop a private Ray; leave one that was joined."""
+        if self.own is not None:
+            self.own.close()
+        elif self._joined:
+            self.ray.shutdown()
 
 
-def unblock_sigterm() -> None:
-    """Unblock SIGTERM in a host or a task, for processes that its code starts. A host that it ends is replaced."""
-    if os.name == "posix":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+_lock = threading.RLock()
+_current: list[Cluster] = []  # at most one
+_held_open = 0
 
 
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Silence what a dead Ray writes to standard error in this process."""
-    sys.stderr.flush()
-    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(null)
+def use(runtime: Ray, hosts: int) -> Cluster:
+    """Return the cluster of this process, with room for these hosts if it is private; `release` gives it back."""
+    cpus = max(1, math.ceil(hosts * runtime.num_cpus_per_host))
+    with _lock:
+        if _current and not _current[0].users and not _fits(_current[0], cpus):
+            _current.pop().close()
+        if not _current:
+            _current.append(Cluster(runtime, cpus))
+        _current[0].users += 1
+        return _current[0]
+
+
+def release(cluster: Cluster) -> None:
+    """Give a cluster back; the last user leaves it or stops it."""
+    with _lock:
+        cluster.users -= 1
+        _close_unused()
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """Set the environment variables that Ray reads at its start, and restore them.
-
-    A token in the environment is written to no file, while Ray would write one to the home folder. The last variable
-    makes Ray use 127.0.0.1 instead of this machine's network address.
-    """
-    from ray._private import ray_constants
-
-    ours = {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": os.urandom(32).hex(),  # not a stream of rng, which could be guessed; no result depends on it
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    }
-    before, cluster = {name: os.environ.get(name) for name in ours}, ray_constants.ENABLE_RAY_CLUSTER
-    os.environ.update(ours)
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        _reread()
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = cluster
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _reread() -> None:
-    """Clear the authentication mode and token that Ray has cached in this process."""
-    try:
-        raylet = import_module("ray._raylet")
-        raylet.Config.initialize("")
-        raylet.AuthenticationTokenLoader.instance().reset_cache()
-    except (ImportError, AttributeError):
-        import ray
-
-        raise RuntimeFailed(f"Ray {ray.__version__} has no tokens; install ray>=2.52, or {ELSEWHERE}") from None
-
-
-@contextmanager
-def _signals_restored() -> Iterator[None]:
-    """Restore the signal handlers that Ray replaces; block SIGTERM meanwhile.
-
-    Child processes inherit the block, as with Ray's own for Ctrl-C.
-    """
-    if threading.current_thread() is not threading.main_thread() or os.name != "posix":
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+def held_open() -> Iterator[None]:
+    """Keep Ray, once it has started, between the runs of the body."""
+    global _held_open
+    with _lock:
+        _held_open += 1
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            if handler is not None:
-                signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        with _lock:
+            _held_open -= 1
+            _close_unused()
+
+
+def _close_unused() -> None:
+    if _current and not _current[0].users and not (_held_open and _fits(_current[0], 0)):
+        _current.pop().close()
+
+
+def _fits(cluster: Cluster, cpus: int) -> bool:
+    """Return False if it has to be started again."""
+    if cluster.own is None:
+        return bool(cluster.ray.is_initialized())
+    return not cluster.own.lost and cluster.own.cpus >= cpus
+
+
+def _vital(ray: Any) -> list[Address]:
+    """Return the addresses of a joined cluster's head and of this machine's part of it, where they are known."""
+    context = ray.get_runtime_context()
+    found: list[Address] = []
+    with suppress(Exception):  # through ray:// there is neither
+        found.append(_split(context.gcs_address))
+        here = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+        found.append((here["NodeManagerAddress"], here["NodeManagerPort"]))
+    return found
+
+
+def _split(address: str) -> Address:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _answers(address: Address) -> bool:
+    try:
+        socket.create_connection(address, timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def cores() -> int:
+    """Return the number of this machine's cores."""
+    return os.cpu_count() or 1

@@ -13,12 +13,14 @@ from typing import Any
 
 PREFIX = "fedsim-ray-"
 LOCK = ".driver"
-LONGEST = 107 - len("/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store")  # names of sockets are limited
+INNER = "ray"  # which Ray makes accessible to all users of the machine
+SOCKET = f"/{INNER}/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+LONGEST = 107 - len(SOCKET)  # names of sockets are limited
 YOUNG_S = 60.0  # its driver may not have locked it yet
 
 
 class RayFolder:
-    """A new folder, for this user alone. Folders of killed drivers are removed first."""
+    """A new folder, for this user alone, around the one that Ray uses. Folders of killed drivers are removed first."""
 
     def __init__(self) -> None:
         base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
@@ -26,6 +28,8 @@ class RayFolder:
             base = "/tmp"
         _remove_stale(Path(base))
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base)).resolve()
+        self.inner = self.path / INNER
+        self.inner.mkdir()
         self._lock: Any = (self.path / LOCK).open("w")
         _is_free(self._lock)
 

@@ -14,32 +14,47 @@ import pickle
 import sys
 import sysconfig
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fedsim import kernels
 from fedsim.arrays import Array, Arrays
-from fedsim.protocols import AlgorithmLike, HasShards, ProblemLike, call
+from fedsim.protocols import HasShards, ProblemLike, call
 from fedsim.runtime.inline import Worker
 from fedsim.runtime.jobs import Batch, Reply, Setting
-from fedsim.runtime.ray.cluster import unblock_sigterm
+from fedsim.runtime.ray.private import unblock_sigterm
 
 
 class Host:
-    """A client host: the data, columns and memory of its clients. One call per batch."""
+    """A client host: the data, columns and memory of its clients. One call per batch.
 
-    def __init__(
-        self, algorithm: AlgorithmLike, setting: tuple[Any, ...], clients: Array, rows: Arrays, backend: str
-    ) -> None:
-        from threadpoolctl import threadpool_limits
+    `parts` refers to the algorithm and the host's setting in the object store.
+    """
 
+    def __init__(self, parts: tuple[Any, Any], clients: Array, rows: Arrays, backend: str) -> None:
         unblock_sigterm()
         self.clients, self.rows, self.held = clients, rows, HeldMemory()
         self._all: Worker | None = None  # with the data of all clients, for blocks of rounds
-        problem, weights, seed, dtype = setting
-        self.worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(backend)))
+        self._parts, self._backend = parts, backend
+
+    @cached_property
+    def worker(self) -> Worker:
+        """The computation for its clients; made at the first call."""
+        import ray
+        from threadpoolctl import threadpool_limits
+
+        algorithm, (problem, weights, seed, dtype) = ray.get(list(self._parts))
+        worker = Worker(algorithm, Setting(problem, weights, seed, dtype, kernels.backend(self._backend)))
         self._limits = threadpool_limits(1)  # after the kernels have loaded every BLAS there is
+        return worker
+
+    async def node(self) -> str:
+        """Return the id of the node that it runs on."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
 
     async def compute(self, packed: bytes, message: Arrays | None = None) -> bytes:
         """Compute a packed SentBatch; return a packed Reply, empty if a client's memory is missing."""
@@ -59,9 +74,33 @@ class Host:
         return pack(self._all.learn(pickle.loads(packed)))
 
     async def about(self) -> dict[str, Any]:
-        """Return its clients and the columns of their links and devices."""
-        held = len(getattr(self.worker.setting.problem, "x", ()))
-        return {"pid": os.getpid(), "clients": self.clients, "rows_held": held, **self.rows}
+        """Return its clients, the columns of their links and devices, and the size of its data and memory."""
+        problem = self.worker.setting.problem
+        everything = self._all.setting.problem if self._all is not None else None
+        held = bytes_of([problem, everything, self.held, self.rows])
+        rows = len(getattr(problem, "x", ()))
+        about = {"pid": os.getpid(), "node": await self.node(), "rows_held": rows, "bytes_held": held}
+        return about | {"clients": self.clients, **self.rows}
+
+
+def bytes_of(part: object) -> int:
+    """Return the bytes of the arrays in an object of ours, each buffer once."""
+    found, seen, left = 0, set(), [part]
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            found += one.nbytes if one.base is None or not isinstance(one.base, np.ndarray) else 0
+            left += [one.base] if isinstance(one.base, np.ndarray) else []
+        elif isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            left += one
+        elif hasattr(one, "__dict__") and type(one).__module__.partition(".")[0] == "fedsim":
+            left += vars(one).values()
+    return found
 
 
 def pack(parts: object) -> bytes:
