@@ -246,7 +246,7 @@ def parquet(file: IO[bytes]) -> pd.DataFrame:
         raise CorruptData(f"it declares {declared:,} bytes, more than {limit:,}")
     groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
     longest = max((g.column(i).total_uncompressed_size for g in groups for i in np.flatnonzero(is_text)), default=1)
-    rows = max(1, min(BATCH, limit // (4 * max(longest, 1))))  # no text is longer than its column
+    rows = max(1, min(BATCH, limit // (16 * max(longest, 1))))  # no text is longer than its column
     batches, left = [], limit
     for batch in table.iter_batches(rows):
         left -= batch.nbytes
