@@ -220,7 +220,7 @@ def _member(where: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: 
     return array.view(dtype).reshape(shape, order="F" if fortran else "C") if size else np.empty(shape, dtype)
 
 
-ALWAYS = 2**30  # bytes that a table may take in memory, whatever the size of its file
+ALWAYS = 2**29  # bytes that a table may take in memory, whatever the size of its file
 RATIO = 1000  # of a table in memory to its file: equal numbers are stored once
 BATCH = 65_536  # rows
 
