@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 CAUSES = ("late_s", "dropped_s", "called_off_s")  # wasted seconds of devices, by outcome
 LOST = (LATE, DROPPED, CALLED_OFF)  # in the same order
+PER_REPLICA = (  # the columns of a block that have a row for each replica
+    "lengths", "stopped_by", "opened_s", "closed_s", "selected", "unselected_bits", "backhaul_bits", "oldest_version",
+    "offsets",
+)  # fmt: skip
 
 
 class VisitOutcomes(NamedTuple):
@@ -133,14 +137,28 @@ class RoundBlock:
         """Return a value of every listed round, (listed * n,), for each of its visits."""
         return np.repeat(values, self.sizes[: self.listed].ravel())
 
+    def for_all(self, replicas: Array) -> RoundBlock:
+        """Return the block of one replica as that of these, whose timelines are the same."""
+
+        def each(column: Array) -> Array:
+            return np.broadcast_to(column, (len(replicas), *column.shape[1:]))
+
+        columns: dict[str, Any] = {name: each(getattr(self, name)) for name in PER_REPLICA}
+        cloud = None if self.cloud is None else CloudTimes(*map(each, self.cloud))
+        block = replace(self, replicas=replicas, cloud=cloud, one_timeline=True, **columns)
+        return block if self.gossip is None else block.by_replica()
+
     def by_replica(self) -> RoundBlock:
-        """Return the block with the visits of every replica listed."""
+        """Return the block with the visits, and messages, of every replica listed."""
         if not self.one_timeline:
             return self
-        replicas, visits = len(self.replicas), len(self.visits.client)
-        every = VisitOutcomes(*(np.tile(column, replicas) for column in self.visits))
-        offsets = self.offsets + visits * np.arange(replicas)[:, None]
-        return replace(self, visits=every, offsets=offsets, one_timeline=False)
+        times, gossip = len(self.replicas), self.gossip
+        every = VisitOutcomes(*(np.tile(column, times) for column in self.visits))
+        if gossip is not None:
+            gossip = GossipMessages(*(np.tile(column, (times,) + (1,) * (column.ndim - 1)) for column in gossip))
+            gossip = gossip._replace(offsets=_one_after_another(gossip.offsets))
+        offsets = _one_after_another(self.offsets)
+        return replace(self, visits=every, gossip=gossip, offsets=offsets, one_timeline=False)
 
     def sums(self, column: Array) -> Array:
         """Return the sums of an integer column over the visits of every round, (R, n)."""
@@ -242,6 +260,11 @@ class RoundBlock:
         totals = np.bincount(cell, spent, minlength=math.prod(listed)).astype(np.float64).reshape(listed)
         totals = np.broadcast_to(totals, (len(self.replicas), *listed[1:]))
         return dict(zip(CAUSES, np.moveaxis(totals, 2, 0), strict=True))
+
+
+def _one_after_another(offsets: Array) -> Array:
+    """Return the offsets of replicas that are listed one after another, from equal ones."""
+    return np.asarray(offsets + offsets[:, -1:] * np.arange(len(offsets))[:, None])
 
 
 def constant(column: Array) -> int | None:

@@ -25,6 +25,7 @@ from fedsim.engine.system import System
 from fedsim.protocols import Observer, Visitors, is_sparse
 from fedsim.runtime.inline import step_size_hint
 
+FIRST = np.arange(1)  # the first replica
 LARGEST_BLOCK = 512  # rounds; with 64, small problems take about 1.2 to 1.5 times the processor time
 LARGEST_BYTES = 64_000_000  # of a block's visits
 VISIT_BYTES = 77
@@ -68,15 +69,19 @@ class Run:
         self.hosts: list[dict[str, Any]] = []  # what each client host models
         self._latest: dict[str, float] = {}
 
-    async def drive(self, clock: Clock, reason: str) -> None:
-        """Commit blocks of rounds until every replica has stopped; `reason`: why this clock was chosen."""
+    async def drive(self, clock: Clock, reason: str, one_timeline: bool = False) -> None:
+        """Commit blocks of rounds until every replica has stopped; `reason`: why this clock was chosen.
+
+        `one_timeline`: the clock simulates one replica, whose timeline is that of all.
+        """
         done, active, saved = self.checkpoints.resume(self)
-        await clock.resume(done, active, saved)
+        await clock.resume(done, FIRST if one_timeline else active, saved)
         rounds = 1
         try:
             while len(active):
                 began = time.perf_counter()
-                taken, active = await commit(self, await clock.next(active, self._rounds(done, rounds)))
+                block = await clock.next(FIRST if one_timeline else active, self._rounds(done, rounds))
+                taken, active = await commit(self, block.for_all(active) if one_timeline else block)
                 done += taken
                 rounds = 2 * rounds if time.perf_counter() - began < LONG_S else max(1, rounds // 2)
                 if self.checkpoints.asked:

@@ -5,6 +5,7 @@ This is the only module of the engine that reads the parts' own attribute names.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +20,9 @@ from fedsim.problems.shards import rows_per_batch
 from fedsim.protocols import Backend, NetworkModel, Visitors
 from fedsim.protocols.defaults import has_columns
 from fedsim.rng import Draws, Stream
-from fedsim.rules.closing import tie_of
+from fedsim.rules.closing import counts_replies, tie_of
+from fedsim.rules.draws import NO_SLOWDOWN
+from fedsim.rules.selection import ALL
 from fedsim.rules.visits import DRAWN
 from fedsim.runtime.jobs import Setting
 
@@ -111,6 +114,30 @@ class System:
     def own_links_carry_flows(self) -> bool:
         """True if two messages may be on one client's own link at a time."""
         return self.network is not None and (self.has_unselected_flows or self.gossip is not None)
+
+    @cached_property
+    def one_timeline(self) -> bool:
+        """True if no draw changes the timeline, so that one replica's is that of all.
+
+        Ties are drawn, but order only equal events of one instant. That matters where replies are counted.
+        """
+        if self.policy.asynchronous or self.clock_reads_losses or (self.gossip is not None and self.gossip.drawn):
+            return False
+        policy = self.policy.to_columns() if has_columns(self.policy.wrapped, "policy") else None
+        if policy is None or policy.selection != ALL or counts_replies(policy.closing):
+            return False
+        if self.devices is None:
+            return True
+        described = has_columns(self.devices.wrapped, "devices")
+        devices = self.devices.to_columns(self.population, self.work) if described else None
+        drawn = devices is None or devices.slowdown.law != NO_SLOWDOWN or not self.devices.reliable
+        return self.always_online and not drawn
+
+    def of_one(self) -> System:
+        """Return the scenario with its first replica alone."""
+        one = copy(self)
+        one.replicas = self.replicas[:1]
+        return one
 
     @property
     def shares_links(self) -> bool:

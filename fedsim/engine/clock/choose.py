@@ -12,8 +12,8 @@ from fedsim.kernels import KernelState
 
 CLOCKS = ("auto", "simpy", "compiled")
 VISIT_S = {"private": 25e-6, "asynchronous": 90e-6, "shared": 200e-6}  # a visit on SimPy at most; half of it is common
-# What a run may pay for the compiled clock. Compiling takes 4 to 9 s of one core, but later runs load its code.
-WORTH_S = {KernelState.LOADED: 0.0, KernelState.CACHED: 0.3, KernelState.MISSING: 4.0}
+COMPILE_S = {"short": 3.0, "loop": 4.0, "shared": 6.0}  # of one core, about, by the path of the compiled clock
+LOAD_S = 0.3  # its code from the disk
 
 
 class Choice(NamedTuple):
@@ -21,13 +21,20 @@ class Choice(NamedTuple):
 
     clock: Clock
     reason: str
+    one_timeline: bool = False  # the clock simulates one replica, whose timeline is that of all
 
 
 def choose(system: System, sizes: MessageSizes, learning: Learning, name: str, saves: bool = True) -> Choice:
     """Return the clock of this name; "auto": the compiled one if it can serve and SimPy would not be done sooner.
 
-    `saves`: whether the run has checkpoints.
+    `saves`: whether the run has checkpoints. Where all replicas have one timeline, the clock simulates one of them.
     """
+    if system.one_timeline and not sizes.depend_on_values:
+        return _choose(system.of_one(), sizes, learning, name, saves)._replace(one_timeline=True)
+    return _choose(system, sizes, learning, name, saves)
+
+
+def _choose(system: System, sizes: MessageSizes, learning: Learning, name: str, saves: bool) -> Choice:
     if name != "simpy":
         from fedsim.engine.clock.compiled.paths import compiled_clock
 
@@ -39,10 +46,12 @@ def choose(system: System, sizes: MessageSizes, learning: Learning, name: str, s
         made.saves = saves
         if name == "compiled":
             return Choice(made, "as asked for")
-        found = made.found()
+        found, shared = made.found(), system.shares_links
         kind = "asynchronous" if system.policy.asynchronous else "private"
-        seconds = expected_visits(system, sizes) * VISIT_S["shared" if system.shares_links else kind]
-        if seconds >= WORTH_S[found]:
+        seconds = expected_visits(system, sizes) * VISIT_S["shared" if shared else kind]
+        compile_s = COMPILE_S["shared" if shared else made.path]
+        worth_s = {KernelState.LOADED: 0.0, KernelState.CACHED: LOAD_S, KernelState.MISSING: compile_s}[found]
+        if seconds >= worth_s:
             return Choice(made, "every part has columns")
         return Choice(_simpy(system, sizes, learning, saves), f"a short run, and the compiled code is {found.value}")
     return Choice(_simpy(system, sizes, learning, saves), "as asked for")

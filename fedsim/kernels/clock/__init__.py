@@ -3,6 +3,7 @@
     compiled_rules   the rules under their own names
     decorators       how inner functions and units are compiled
     state            records and tables; no Numba
+    references       pointers to tables and states, as arguments of inner functions
     heap             events by (time, rank), a sort
     selection        a site's cohort; which clients are online
     devices          when many clients are online, slow-downs of many visits, for the SimPy clock
@@ -15,5 +16,6 @@
     uncontended      the short path: private links, devices always online; a unit of its own
     gossip           sites without a server; gossip_state, gossip_loop, and the short path uncontended_gossip
 
-What differs between kinds of links and devices is chosen by the types of `State.links` and `Tables.law`.
+What differs between kinds of links, devices and selections is chosen by the types of `State.links`, `Tables.law` and
+`Tables.selection`.
 """

@@ -17,4 +17,4 @@ INNER = CALLED | {"forceinline": True}
 
 inner: Any = dispatched_by(InnerDispatcher, **INNER)
 called: Any = dispatched_by(InnerDispatcher, **CALLED)  # for what is long or has many callers
-unit: Any = cached(dispatched_by(KernelDispatcher, _nrt=False))
+unit: Any = cached(dispatched_by(KernelDispatcher, _nrt=False, no_cfunc_wrapper=True))

@@ -19,6 +19,7 @@ from fedsim.kernels.clock.gossip_state import GossipState
 from fedsim.kernels.clock.heap import is_flow_end_stale, pop, sink
 from fedsim.kernels.clock.loops import links_of
 from fedsim.kernels.clock.messages import room_for_flows, share
+from fedsim.kernels.clock.references import by_reference
 from fedsim.kernels.clock.rounds import stop
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES
 from fedsim.rules import closing
@@ -27,8 +28,9 @@ from fedsim.rules import closing
 @unit
 def advance_gossip(w, state, active, until):
     """Handle events until the active replicas have closed round `until`, or will never; return why it ended."""
+    w, state = by_reference(w), by_reference(state)
     for r in active:
-        status = advance_replica(w, of_replica(state, r), until)
+        status = advance_replica(w, by_reference(of_replica(state, r)), until)
         if status != DONE:
             return status
     return DONE

@@ -12,6 +12,7 @@ from fedsim.kernels.clock.asynchronous import visit_ended as client_ended
 from fedsim.kernels.clock.decorators import INNER, inner, unit
 from fedsim.kernels.clock.heap import is_stale, make_room, pop
 from fedsim.kernels.clock.messages import link_event, room_for_flows, share
+from fedsim.kernels.clock.references import by_reference
 from fedsim.kernels.clock.rounds import close_round, model_arrived, open_round, stop, visit_ended
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEVER_CLOSES, AsynchronousState, Links, State
 from fedsim.rules import closing
@@ -20,8 +21,9 @@ from fedsim.rules import closing
 @unit
 def advance(w, state, scratch, out, active, until):
     """Handle events until the active replicas have closed round `until`, or will never; return why it ended."""
+    w, state, scratch, out = by_reference(w), by_reference(state), by_reference(scratch), by_reference(out)
     for r in active:
-        status = advance_replica(w, of_replica(state, r), scratch, out, until)
+        status = advance_replica(w, by_reference(of_replica(state, r)), scratch, out, until)
         if status != DONE:
             return status
     return DONE
@@ -79,8 +81,9 @@ def needs_growth(w, s, out):
 @unit
 def advance_clients(w, state, out, active, until):
     """Handle events until the active replicas have aggregated `until` times, or will never; return why it ended."""
+    w, state, out = by_reference(w), by_reference(state), by_reference(out)
     for r in active:
-        status = advance_clients_of(w, part_of_replica(state, r), out, until)
+        status = advance_clients_of(w, by_reference(part_of_replica(state, r)), out, until)
         if status != DONE:
             return status
     return DONE

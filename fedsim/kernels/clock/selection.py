@@ -12,7 +12,7 @@ from fedsim.kernels.clock.heap import sift, sort
 from fedsim.kernels.intrinsics import types
 from fedsim.rng import Stream
 from fedsim.rules import availability, draws
-from fedsim.rules.selection import ALL, BERNOULLI, BY_WEIGHT
+from fedsim.rules.selection import BERNOULLI, BY_WEIGHT
 
 SELECT, AVAILABILITY = int(Stream.SELECT), int(Stream.AVAILABILITY)
 WIDENING = 4  # candidates drawn for each client that is wanted, where devices go offline
@@ -64,7 +64,12 @@ def _(w, replica, c, now_s):
 
 def has_laws(w):
     """Return True if the type of tables has laws of availability: devices go offline."""
-    return not isinstance(w.types[w.fields.index("law")], types.BaseTuple)
+    return not isinstance(type_of(w, "law"), types.BaseTuple)
+
+
+def type_of(w, field):
+    """Return the type of a field of tables."""
+    return w.types[w.fields.index(field)]
 
 
 @inner
@@ -101,27 +106,36 @@ def enough_online_s(w, scratch, replica, site, now_s):
     return earliest[0]
 
 
-@inner
 def select(w, scratch, replica, site, round, now_s):
     """Write a site's cohort of a round, from 1, into `chosen`, and multiplicities; return the number of clients."""
-    chosen, multiplicity, m = scratch.chosen, scratch.multiplicity, 0
-    if w.selection == ALL:
-        begin, end = w.offsets[site], w.offsets[site + 1]
-        for i in range(begin, end):
-            if w.always_online or is_online(w, replica, w.members[i], now_s):
-                chosen[m] = w.members[i]
-                m += 1
-    else:
-        key = draws.key_of(w.seed_low, w.seed_high, SELECT, replica, site, round - 1, 0)
-        if w.selection == BERNOULLI:
-            m = toss(w, scratch, replica, site, now_s, key)
-        elif w.selection == BY_WEIGHT:
-            return draw_by_weight(w, scratch, replica, site, now_s, key)
-        else:
-            m = sample(w, scratch, replica, site, now_s, key)
-    for i in range(m):
-        multiplicity[i] = 1
+    raise NotImplementedError
+
+
+def select_all(w, scratch, replica, site, round, now_s):
+    m = 0
+    for i in range(w.offsets[site], w.offsets[site + 1]):
+        if w.always_online or is_online(w, replica, w.members[i], now_s):
+            scratch.chosen[m], scratch.multiplicity[m] = w.members[i], 1
+            m += 1
     return m
+
+
+def select_by_code(w, scratch, replica, site, round, now_s):
+    key = draws.key_of(w.seed_low, w.seed_high, SELECT, replica, site, round - 1, 0)
+    if w.selection == BY_WEIGHT:
+        return draw_by_weight(w, scratch, replica, site, now_s, key)
+    if w.selection == BERNOULLI:
+        m = toss(w, scratch, replica, site, now_s, key)
+    else:
+        m = sample(w, scratch, replica, site, now_s, key)
+    for i in range(m):
+        scratch.multiplicity[i] = 1
+    return m
+
+
+@overload(select, jit_options=INNER)
+def _(w, scratch, replica, site, round, now_s):
+    return select_all if isinstance(type_of(w, "selection"), types.BaseTuple) else select_by_code
 
 
 @called

@@ -105,6 +105,12 @@ class AlwaysOnline(NamedTuple):
     always: bool = True
 
 
+class SelectsAll(NamedTuple):
+    """No code of a selection: all clients that are online. A type of its own, as above."""
+
+    all: bool = True
+
+
 class Tables(NamedTuple):
     """A scenario as the loops read it: scalars, and arrays that all replicas share."""
 
@@ -125,7 +131,7 @@ class Tables(NamedTuple):
     route_offsets: Array  # (routes + 1,) a route's links are route_links[route_offsets[r] : route_offsets[r + 1]]
     route_links: Array
     closing: Closing
-    selection: int
+    selection: int | SelectsAll  # a code of rules.selection
     size: int
     at_least: int
     every: int

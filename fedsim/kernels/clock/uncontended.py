@@ -10,6 +10,7 @@ from math import inf, nan
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.decorators import called, inner, unit
 from fedsim.kernels.clock.heap import sink
+from fedsim.kernels.clock.references import by_reference
 from fedsim.kernels.clock.selection import select
 from fedsim.kernels.clock.state import DONE, NEEDS_GROWTH, NEEDS_LOOP, NEVER_CLOSES
 from fedsim.kernels.clock.visits import compute_s, draw_outcome, private_bits, private_ends_s, reply_bits
@@ -21,7 +22,8 @@ from fedsim.rules.visits import ARRIVED, DROPPED, NO_DROP, NONE
 @unit
 def uncontended_rounds(w, state, scratch, cohort, out, active, until):
     """Simulate rounds of the active replicas up to round `until`; return why it ended."""
-    sites = state.sites.shape[1]
+    w, state, scratch = by_reference(w), by_reference(state), by_reference(scratch)
+    cohort, out, sites = by_reference(cohort), by_reference(out), state.sites.shape[1]
     for r in active:
         while state.closed_rounds[r] < until:
             if needs_growth(w, out, sites):
@@ -64,7 +66,7 @@ def uncontended_rounds(w, state, scratch, cohort, out, active, until):
 @unit
 def next_cohorts(w, state, scratch, out, active):
     """List the clients of the next round of the active replicas; return how many they are."""
-    at = 0
+    w, state, scratch, out, at = by_reference(w), by_reference(state), by_reference(scratch), by_reference(out), 0
     for r in active:
         for k in range(state.sites.shape[1]):
             m = select(w, scratch, state.ids[r], k, state.closed_rounds[r] + 1, state.sites[r, k].opens_s)
@@ -84,6 +86,8 @@ def needs_growth(w, out, sites):
 @unit
 def given_round(w, state, given, cohort, out, active):
     """Simulate the next round of the active replicas of a star with these cohorts; return why it ended."""
+    w, state, given = by_reference(w), by_reference(state), by_reference(given)
+    cohort, out = by_reference(cohort), by_reference(out)
     for i in range(len(active)):
         r, first = active[i], given.offsets[i]
         m, round = given.offsets[i + 1] - first, state.closed_rounds[r] + 1

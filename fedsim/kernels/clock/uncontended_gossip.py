@@ -11,6 +11,7 @@ from math import inf
 from fedsim.kernels.clock import compiled_rules  # noqa: F401
 from fedsim.kernels.clock.decorators import inner, unit
 from fedsim.kernels.clock.gossip import UNUSED
+from fedsim.kernels.clock.references import by_reference
 from fedsim.kernels.clock.state import DONE, NEEDS_LOOP
 from fedsim.kernels.clock.visits import compute_s, reply_bits
 from fedsim.rules import visits
@@ -20,6 +21,7 @@ from fedsim.rules.visits import ARRIVED
 @unit
 def uncontended_gossip(w, state, site_rows, message_rows, active, first):
     """Simulate the rounds of all rows of the active replicas; return DONE, or NEEDS_LOOP."""
+    w, state = by_reference(w), by_reference(state)
     for r in active:
         if first == 1:
             for i in range(len(w.client)):

@@ -12,14 +12,16 @@ import numpy.typing as npt
 from fedsim import rng
 from fedsim.arrays import Array, Numbers
 from fedsim.errors import InvalidInput
-from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cache import jit
+from fedsim.kernels.compiler import inline
+from fedsim.kernels.compiler import jit as inner
 from fedsim.kernels.cpu.elementary import u32, u64
 from fedsim.kernels.cpu.lanes import fill_keys, fill_normals32, fill_normals64, fill_words, philox
 
 LANES = 512  # blocks whose words and normals fit in the first-level cache
 
 
-@jit
+@inner
 def _gather(key, row, at, blocks, first, block, k):
     """Fill the next lanes, from block `at` of `row` on. Return the number of lanes and the next row and block."""
     n = 0
@@ -33,7 +35,7 @@ def _gather(key, row, at, blocks, first, block, k):
     return n, row, at
 
 
-@jit
+@inner
 def _scatter(x, n, per, row, at, blocks, shift, out):
     """Write the lanes' values to their rows, without the first `shift` values of each row."""
     lanes = out.shape[1]
@@ -131,7 +133,7 @@ def _slot(places, place):
     return i
 
 
-@jit
+@inner
 def choose_few(k0, k1, k2, k3, step, population, size, places, values, out):
     """Choose by the same shuffle with a hash table of the changed places, without an array of the population."""
     w0, w1, w2, w3 = u32(0), u32(0), u32(0), u32(0)
@@ -169,7 +171,7 @@ def choose_rows_into(key, population, start, step, out):
             choose(k0, k1, k2, k3, u32(step), n, b - a, place, out[a:b])
 
 
-@jit
+@inner
 def _spread(column, begin, lanes):
     """Copy a tile of a column, or repeat its only number; return the bits high_bits the lowest 32."""
     high_bits = u64(0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.cache import jit
+from fedsim.kernels.compiler import inline
 from fedsim.kernels.intrinsics import as_float, as_int, fma
 from fedsim.rng.elementary import (
     COS32,

@@ -7,7 +7,8 @@ A lane is one Philox block. The loops have no branches and their arrays do not o
 from __future__ import annotations
 
 from fedsim.arrays import Array
-from fedsim.kernels.cache import inline, jit
+from fedsim.kernels.compiler import inline
+from fedsim.kernels.compiler import jit as inner
 from fedsim.kernels.cpu.elementary import direction32, direction64, radius32, radius64, u32, u64
 from fedsim.kernels.intrinsics import overload
 
@@ -87,7 +88,7 @@ def philox_twice(c0, d0, c1, c2, c3, k0, k1):
     return u32(c0), u32(c1), u32(c2), u32(c3), u32(d0), u32(d1), u32(d2), u32(d3)
 
 
-@jit
+@inner
 def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
     """Compute the words of the blocks `block` under the keys k0..k3, lane by lane."""
     for j in range(block.shape[0]):
@@ -95,7 +96,7 @@ def fill_words(block, step, k0, k1, k2, k3, w0, w1, w2, w3):
         w0[j], w1[j], w2[j], w3[j] = a, b, c, d
 
 
-@jit
+@inner
 def fill_keys(c0, c1, c2, c3, k0, k1, w0, w1, w2, w3):
     """Compute the words of counters that differ from lane to lane, under one key."""
     for j in range(c0.shape[0]):
@@ -103,7 +104,7 @@ def fill_keys(c0, c1, c2, c3, k0, k1, w0, w1, w2, w3):
         w0[j], w1[j], w2[j], w3[j] = a, b, c, d
 
 
-@jit
+@inner
 def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, v3):
     """Compute the words of two blocks, the same for all lanes, under the keys k0..k3."""
     for j in range(k0.shape[0]):
@@ -112,7 +113,7 @@ def fill_words_twice(first, second, k0, k1, k2, k3, w0, w1, w2, w3, v0, v1, v2, 
         v0[j], v1[j], v2[j], v3[j] = e, f, g, h
 
 
-@jit
+@inner
 def fill_pairs32(a, b, x, y):
     """Convert two words to two normals, lane by lane."""
     for j in range(a.shape[0]):
@@ -121,14 +122,14 @@ def fill_pairs32(a, b, x, y):
         x[j], y[j] = r * cosine, r * sine
 
 
-@jit
+@inner
 def fill_normals32(a, b, c, d, x, y, z, w):
     """Convert four words to four normals, lane by lane."""
     fill_pairs32(a, b[: len(a)], x, y)
     fill_pairs32(c[: len(a)], d, z, w)
 
 
-@jit
+@inner
 def fill_normals64(a, b, c, d, x, y):
     """Convert four words to two normals, lane by lane; divisions and multiplications overlap."""
     for j in range(a.shape[0]):
@@ -145,7 +146,7 @@ def fill_blocks(w: Array, first: int, k: Array, x: Array) -> None:
     raise NotImplementedError
 
 
-@jit
+@inner
 def fill_blocks_32(w, first, k, x):
     """Draw the normals of `fill_blocks` in float32."""
     blocks = x.shape[0] // 4
@@ -159,7 +160,7 @@ def fill_blocks_32(w, first, k, x):
         fill_normals32(w[4], w[5], w[6], w[7], x[at], x[at + 1], x[at + 2], x[at + 3])
 
 
-@jit
+@inner
 def fill_blocks_64(w, first, k, x):
     """Draw the normals of `fill_blocks` in float64."""
     blocks = x.shape[0] // 2

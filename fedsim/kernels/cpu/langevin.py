@@ -14,6 +14,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.cache import jit
+from fedsim.kernels.compiler import jit as inner
 from fedsim.kernels.cpu.draws import normals32, normals64
 from fedsim.kernels.cpu.lanes import GROUP, fill_blocks
 from fedsim.kernels.intrinsics import overload
@@ -127,7 +128,7 @@ LANES = 512  # jobs of a block
 T0, T1, H00, H01, H10, H11, B0, B1, S = (row * LANES for row in range(9))
 
 
-@jit
+@inner
 def _private_step(state, private_noise, eta, a, lanes):
     """Take a step theta <- theta - eta (H theta - b) + a scale private; `private_noise` begins at the step's rows."""
     for j in range(lanes):
@@ -138,7 +139,7 @@ def _private_step(state, private_noise, eta, a, lanes):
         state[T1 + j] = t1 - eta * g1 + a * (s * private_noise[LANES + j])
 
 
-@jit
+@inner
 def _correlated_step(state, private_noise, shared_noise, eta, a, rho, lanes):
     """Take the same step with noise a (rho shared + scale private)."""
     for j in range(lanes):

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedsim.arrays import Array
 from fedsim.kernels.cache import jit
+from fedsim.kernels.compiler import jit as inner
 from fedsim.kernels.cpu.elementary import exp32, exp64, f32, log64
 from fedsim.kernels.reference.sums import gradients as looped_gradients
 from fedsim.protocols import BatchedGradients, ProblemLike, Rows, call
@@ -150,7 +151,7 @@ def logistic_potentials(theta, x, y, offsets, client, rows, start, share, out):
         out[job] = total
 
 
-@jit
+@inner
 def _segments(values, weights, starts, out):
     for r in range(out.shape[0]):
         total = out[r]

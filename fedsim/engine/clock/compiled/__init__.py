@@ -15,7 +15,6 @@ A checkpoint holds the state before the latest block, unless it is large.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from fedsim.engine.clock.compiled.reader import block_of, later, longer, new_out
 from fedsim.engine.clock.compiled.site_tables import new_cohort, new_openings, new_scratch, new_state
 from fedsim.engine.clock.compiled.state_arrays import bytes_of, doubled, filled, flat
 from fedsim.engine.clock.compiled.tables import PartColumns, RouteNumbers, tables_of
-from fedsim.engine.rounds import CloudTimes, RoundBlock
+from fedsim.engine.rounds import RoundBlock
 from fedsim.engine.system import MessageSizes, System
 from fedsim.errors import InvalidInput
 from fedsim.kernels import KernelState
@@ -43,9 +42,8 @@ from fedsim.kernels.clock.state import (
     PrivateLinks,
     State,
 )
-from fedsim.rules.closing import MOST_APART, OUT_OF_TIME, RUNNING, counts_replies
-from fedsim.rules.draws import NO_SLOWDOWN
-from fedsim.rules.selection import ALL, BERNOULLI
+from fedsim.rules.closing import MOST_APART, OUT_OF_TIME, RUNNING
+from fedsim.rules.selection import BERNOULLI
 
 SAVED = 64e6  # bytes of state in a checkpoint; a larger one is simulated again from the start
 MOST_VISITS = 4_000_000  # that a list has room for at first
@@ -108,8 +106,7 @@ class CompiledClock:
         first, self.rounds = self.rounds + 1, self.rounds + rounds
         saves = self.saves and self.bytes <= SAVED
         self.before = (first - 1, deepcopy(self.now), self.carried) if saves else None
-        sites, slots, everyone = self.system.sites.count, int(self.tables.slots[-1]), active
-        active = active[:1] if self.one_timeline else active
+        sites, slots = self.system.sites.count, int(self.tables.slots[-1])
         visits = len(active) * rounds * slots + slots
         visits = visits if self.tables.selection != BERNOULLI else min(visits, MOST_VISITS + slots)
         held, listed = (int(self.carried.counts[name][0]) for name in ("visits", "segments"))
@@ -131,8 +128,7 @@ class CompiledClock:
         if self.path == "loop":  # on the short path no edge is ahead
             self.carried = later(out, active[stopped_by == RUNNING], self.rounds)
         has_cloud = self.system.sites.every > 0
-        block = block_of(first, active, rounds, lengths, stopped_by, out, sites, has_cloud, self.sizes)
-        return self.for_all(block, everyone) if self.one_timeline else block
+        return block_of(first, active, rounds, lengths, stopped_by, out, sites, has_cloud, self.sizes)
 
     async def _ask(self, active: Array, out: Out) -> None:
         """Have the replies of the next round computed, for their bits."""
@@ -144,27 +140,6 @@ class CompiledClock:
         self.cohort = self.cohort._replace(
             bits=await self.learning.bits(position, client, np.zeros_like(client), self.rounds)
         )
-
-    @property
-    def one_timeline(self) -> bool:
-        """True if nothing is drawn, so that one replica's timeline is that of all."""
-        w = self.tables
-        drawn = w.selection != ALL or w.slowdown != NO_SLOWDOWN or w.drops or counts_replies(w.closing)
-        return self.path == "short" and not drawn and not self.asks_bits
-
-    def for_all(self, block: RoundBlock, active: Array) -> RoundBlock:
-        """Give all active replicas the state and the rounds of the first one."""
-        assert isinstance(self.now, Openings)
-        for column in (self.now.closed_rounds, self.now.sites):
-            column[active] = column[active[0]]
-
-        def each(column: Array) -> Array:
-            return np.broadcast_to(column, (len(active), *column.shape[1:]))
-
-        names = "lengths stopped_by opened_s closed_s selected unselected_bits backhaul_bits oldest_version offsets"
-        columns: dict[str, Any] = {name: each(getattr(block, name)) for name in names.split()}
-        cloud = None if block.cloud is None else CloudTimes(*map(each, block.cloud))
-        return replace(block, replicas=active, cloud=cloud, one_timeline=True, **columns)
 
     def found(self) -> KernelState:
         """Return where the machine code of this clock is."""

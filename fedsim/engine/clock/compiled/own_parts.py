@@ -34,10 +34,6 @@ class OwnPartsClock(CompiledClock):
             active = active[closed[active] == round]
         return DONE
 
-    @property
-    def one_timeline(self) -> bool:
-        return False
-
     def cohorts(self, active: Array, round: int) -> GivenCohorts:
         """Ask the policy and the devices for the visits of a round."""
         system, view = self.system, AllReplicasView(self.system, active, round)

@@ -31,6 +31,7 @@ from fedsim.kernels.clock.state import (
     Openings,
     PrivateLinks,
     Scratch,
+    SelectsAll,
     State,
     Tables,
 )
@@ -93,7 +94,7 @@ def new_scratch(tables: Tables) -> Scratch:
     few = largest > FEW * tried
     table = 4 * max(1, tried if tables.always_online else largest // FEW + 1)
     cells = max(3 * min(max(size, 1), largest), 1 << table.bit_length() if few else 1)
-    chosen = max(largest if tables.selection in (ALL, BERNOULLI) or not tables.always_online else tried, size)
+    chosen = max(largest if tables.selection in (SelectsAll(), BERNOULLI) or not tables.always_online else tried, size)
     places = largest if not (few and tables.always_online) else 1
     cohort, hashed = np.zeros((2, chosen), np.int64), np.zeros((2, cells), np.int64)
     online_s = np.zeros(1 if tables.always_online else largest)

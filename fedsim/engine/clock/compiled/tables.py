@@ -21,6 +21,7 @@ from fedsim.kernels.clock.state import (
     TRUNK,
     AlwaysOnline,
     Links,
+    SelectsAll,
     Tables,
 )
 from fedsim.network.route_bundles import scale_of
@@ -33,7 +34,7 @@ from fedsim.protocols import (
     has_columns,
 )
 from fedsim.rules.closing import Closing
-from fedsim.rules.selection import BERNOULLI
+from fedsim.rules.selection import ALL, BERNOULLI
 from fedsim.rules.visits import DROPOUT, Dropout
 
 INSTANT = DeviceColumns(0.0, 0.0, SlowdownColumns(), Dropout(), AvailabilityColumns())
@@ -109,8 +110,8 @@ def tables_of(
         weights=sites.weights, cumulative=sites.cumulative,
         route_down=numbers.down, route_up=numbers.up, route_offsets=numbers.offsets, route_links=numbers.links,
         closing=closing_of(policy),
-        selection=policy.selection, size=int(policy.size), at_least=int(system.policy.at_least or 1),
-        every=int(system.sites.every),
+        selection=SelectsAll() if policy.selection == ALL else policy.selection, size=int(policy.size),
+        at_least=int(system.policy.at_least or 1), every=int(system.sites.every),
         broadcast_bits=int(sizes.broadcast),
         first_reply_bits=int(sizes.first_reply or 0), reply_bits=int(sizes.reply or 0),
         to_cloud_bits=int(sizes.to_cloud), from_cloud_bits=int(sizes.from_cloud),
