@@ -5,11 +5,11 @@
 
 Where to look:
 
+    fs.explain("first-run")        the page to read next; fs.explain() lists all pages of the manual
     help(fs.Scenario)              the parts of a scenario
     help(fs.run)                   the options of a run
     help(fs.algorithms.FALD)       equations and arguments of an algorithm
-    fs.explain("job"), "replies"   the arguments of an algorithm of your own
-    fs.explain("view")             the argument of a policy of your own
+    fs.explain("algorithm")        an algorithm of your own; "policy", "network", "pytorch", "problem", "metric", ...
     fs.explain("A5")               a decision that a docstring cites
     fs.analysis                    figures and comparisons
 

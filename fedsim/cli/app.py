@@ -27,7 +27,7 @@ FAILED, INVALID, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     help="Simulate federated learning and federated MCMC on realistic networks.",
-    epilog="Start with: fedsim run quickstart. Read about a topic: fedsim explain.",
+    epilog="Start with: fedsim run quickstart. Manual: fedsim explain first-run.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -148,7 +148,7 @@ TimingOnly = Annotated[bool, typer.Option("--timing-only", help="Run the timelin
 Folder = Annotated[Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="Folder of a run.")]
 
 
-@app.command(add_help_option=False, epilog="Next: fedsim report DIR. Scenarios: fedsim list.")
+@app.command(add_help_option=False, epilog="Next: fedsim report DIR, fedsim list. Manual: fedsim explain first-run.")
 def run(
     context: typer.Context, file: File = None, settings: Settings = [], out: Out = None, seed: Seed = None,  # noqa: B006
     quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline", address: Address = None,
@@ -195,7 +195,7 @@ AppOut = Annotated[
 ]
 
 
-@app.command(epilog="Next: fedsim report DIR.")
+@app.command(epilog="Next: fedsim report DIR. Manual: fedsim explain your-flower-app.")
 def flower(
     path: AppFolder, nodes: Nodes = None, network: GraphML = None, devices: Table = None,
     settings: AppSettings = [], seed: AppSeed = 0, out: AppOut = None, quiet: Quiet = False,  # noqa: B006
@@ -212,7 +212,7 @@ def flower(
     command.run(arguments, out=out, quiet=quiet, runtime=where, checkpoint_every=every)
 
 
-@app.command(epilog="Next: fedsim report DIR.")
+@app.command(epilog="Next: fedsim report DIR. Manual: fedsim explain sweeps.")
 def resume(
     folder: Folder, quiet: Quiet = False, threads: Threads = None, runtime: Runtime = "inline",
     address: Address = None, hosts: Hosts = None, clients_per_host: ClientsPerHost = None,
@@ -225,7 +225,7 @@ def resume(
     command.resume(folder, quiet=quiet, runtime=where)
 
 
-@app.command(epilog="Next: fedsim status DIR, fedsim report DIR.")
+@app.command(epilog="Next: fedsim status DIR, fedsim report DIR. Manual: fedsim explain sweeps.")
 def sweep(
     file: NeededFile, out: SweepFolder, grid: Grid = [], settings: Settings = [], jobs: Jobs = None,  # noqa: B006
     shard: Shard = None, resume: Resume = False, retry_failed: Retry = False, dry_run: DryRun = False,
@@ -242,7 +242,7 @@ def sweep(
     raise typer.Exit(code)
 
 
-@app.command(epilog="Next: fedsim report DIR.")
+@app.command(epilog="Next: fedsim report DIR. Manual: fedsim explain tuning.")
 def tune(
     file: NeededFile,
     goal: Annotated[str, typer.Option("--goal", metavar="GOAL", help="Metric and level, such as 'accuracy >= .83'.")],
@@ -272,7 +272,7 @@ def tune(
     raise typer.Exit(code)
 
 
-@app.command(epilog="Exit code: 0 complete, 1 failed or damaged, 3 running, 4 to do. Next: fedsim report DIR.")
+@app.command(epilog="Next: fedsim report DIR. Manual: fedsim explain sweeps.")
 def status(
     folder: Annotated[
         Path, typer.Argument(callback=_path, metavar="DIR", show_default=False, help="Folder of a run or a sweep.")
@@ -280,7 +280,10 @@ def status(
     check: Annotated[bool, typer.Option("--check", help="Read every file; otherwise only sizes are checked.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Show the progress and the failures of a run or a sweep."""
+    """Show the progress and the failures of a run or a sweep.
+
+    The exit code is 0 if all is complete, 1 if a run failed or is damaged, 3 if one is running, 4 if one is to do.
+    """
     from fedsim.cli.status import status as command
 
     lines, code = command(folder, check, as_json)
@@ -288,7 +291,7 @@ def status(
     raise typer.Exit(code)
 
 
-@app.command(epilog="Next: open the page in a browser. In Python: help(fs.analysis).")
+@app.command(epilog="Next: open the page. Manual: fedsim explain sweeps, help(fs.analysis).")
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR", show_default=False, help="Folders of runs or sweeps.")
@@ -307,7 +310,7 @@ def report(
     print_lines(f"report  {command([folder for folder in map(_path, folders) if folder is not None], figure, out)}")
 
 
-@app.command(epilog="Next: open DIR/report.html in a browser.")
+@app.command(epilog="Next: open DIR/report.html in a browser. Manual: fedsim explain reproduce.")
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="PAPER[/FIGURE]", show_default=False, help="Such as fa-ld/fig1a.")
@@ -323,7 +326,7 @@ def reproduce(
     raise typer.Exit(command(name, quick=quick, full=full, jobs=jobs, out=out, quiet=quiet))
 
 
-@app.command("list", epilog="Next: fedsim run NAME --help. In Python: help(fs.algorithms.FALD).")
+@app.command("list", epilog="Next: fedsim run NAME --help. Manual: fedsim explain first-run.")
 def list_() -> None:
     """List scenarios, algorithms, policies, networks and metrics."""
     from fedsim.cli.listing import lines
@@ -332,7 +335,7 @@ def list_() -> None:
     print_lines("\n".join(lines(width())))
 
 
-@app.command(epilog="Without TOPIC: list the topics.")
+@app.command(epilog="Without TOPIC: list the topics. Begin with: fedsim explain first-run.")
 def explain(
     topic: Annotated[
         str | None, typer.Argument(metavar="TOPIC", show_default=False, help="Such as job, view, or a code such as A5.")
@@ -342,6 +345,23 @@ def explain(
     from fedsim.docs import explain as page
 
     print_lines(page(topic))
+
+
+@app.command(epilog="Next: fedsim explain first-run, which prints a page in the terminal.")
+def docs() -> None:
+    """Open the manual in a browser, or explain how to build it."""
+    import webbrowser
+
+    from fedsim.docs import site_folder
+
+    page = site_folder() / "index.html"
+    if not page.is_file():
+        raise InvalidInput(
+            "the manual is not built; run pip install 'fedsim-systems[docs]' and python -m fedsim.docs build, or read "
+            "it in the terminal: fedsim explain"
+        )
+    webbrowser.open(page.as_uri())
+    print_lines(f"manual  {page}")
 
 
 def _failed(sentence: str, code: int, traceback: Sequence[str] = ()) -> int:

@@ -124,7 +124,7 @@ def test_the_list_wraps_at_the_terminals_width(wide: int) -> None:
     assert max(map(len, listing.lines(wide))) <= wide
 
 
-COMMANDS = ("run", "flower", "resume", "sweep", "tune", "status", "report", "reproduce", "list", "explain")
+COMMANDS = ("run", "flower", "resume", "sweep", "tune", "status", "report", "reproduce", "list", "explain", "docs")
 
 
 def test_help_lists_every_command_without_cutting_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +137,7 @@ def test_help_lists_every_command_without_cutting_its_line(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=lambda line: " ".join(line) or "fedsim")
-def test_help_fits_80_columns_and_names_the_next_command(
+def test_help_fits_80_columns_and_names_the_next_command_and_a_page(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -145,3 +145,12 @@ def test_help_fits_80_columns_and_names_the_next_command(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert re.match(r"  (Next|Start with|Without TOPIC): ", lines[-1])
+    page = re.search(r"fedsim explain ([\w-]+)", lines[-1])
+    assert page
+    assert str(fs.explain(page[1])).startswith(f"# {page[1]}: ")
+
+
+def test_help_of_the_package_names_the_page_to_read_next() -> None:
+    named = re.findall(r'fs\.explain\("([\w-]+)"\)', fs.__doc__ or "")
+    assert named[0] == "first-run"
+    assert [name for name in named if not str(fs.explain(name))] == []

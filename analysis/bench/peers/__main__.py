@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--no-toys", action="store_true", help="leave W5 to W8 out")
     parser.add_argument("--against", type=Path, metavar="FILE", help="a ratios.json: say what got 1.3 x worse")
     parser.add_argument(
-        "--readme", type=Path, metavar="FILE", help="put the small table into this page, between its marks"
+        "--page", type=Path, metavar="FILE", help="put the small table into this page, between its marks"
     )
     given = parser.parse_args()
     if given.quick:
@@ -169,8 +169,8 @@ def main() -> int:
     report.plot(table, given.out / "peers.png")
     print(report.markdown(table))
     (given.out / "peers.md").write_text(report.small(table) + "\n")
-    if given.readme is not None:
-        given.readme.write_text(report.put_into(given.readme.read_text(), report.small(table)))
+    if given.page is not None:
+        given.page.write_text(report.put_into(given.page.read_text(), report.small(table)))
     found |= report.ratios(table)
     code = guard.check(found, given.against)  # before that very file may be written anew
     guard.save(found, given.out / "ratios.json")

@@ -62,7 +62,7 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def small(table: pd.DataFrame) -> str:
-    """Milliseconds a round, a column for each workload; what does not count is left out. For the README."""
+    """Milliseconds a round, a column for each workload; what does not count is left out."""
     loads = list(dict.fromkeys(table["load"]))
     lines = ["| | " + " | ".join(f"{load}, ms" for load in loads) + " |", "|---" * (1 + len(loads)) + "|"]
     for who in dict.fromkeys(table["who"]):

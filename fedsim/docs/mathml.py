@@ -1,0 +1,33 @@
+"""Formulas as MathML, which browsers draw without a script or a font of another site."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register the renderer "mathml", as an extension of Sphinx."""
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _inline(writer: Any, node: Any) -> None:
+    writer.body.append(_markup(node.astext(), block=False))
+    _skip()
+
+
+def _block(writer: Any, node: Any) -> None:
+    writer.body.append(f'<div class="math">{_markup(node.astext(), block=True)}</div>')
+    _skip()
+
+
+def _markup(tex: str, *, block: bool) -> str:
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    return str(tex2mathml(tex, as_block=block))
+
+
+def _skip() -> None:
+    from docutils.nodes import SkipNode
+
+    raise SkipNode
