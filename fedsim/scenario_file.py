@@ -159,6 +159,15 @@ def load_file(file: str | Path) -> ScenarioFile:
         raise InvalidInput(f"{path} is not Python source; give a file that defines scenario()") from None
 
 
+def load_names(path: Path) -> dict[str, Any]:
+    """Execute a Python file that may import modules beside it, such as one without `scenario()`; return its names."""
+    source = decode_source(path.read_bytes())
+    _add_to_path(str(path.parent.absolute()))
+    found = imported_sources(source)
+    _unload_changed(found, source_digests(found))
+    return vars(_executed(path, compile(source, str(path), "exec", dont_inherit=True)))
+
+
 def load_source(
     path: Path, source: str, folder: str | Path | None = None, modules: Mapping[str, str] | None = None
 ) -> ScenarioFile:

@@ -317,13 +317,14 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use small settings (the default).")] = False,
     full: Annotated[bool, typer.Option("--full", help="Use the paper's settings where feasible.")] = False,
+    store: Annotated[bool, typer.Option("--store", help="Store the verdicts beside the figures' scenarios.")] = False,
     jobs: Jobs = None, quiet: Quiet = False,
     out: Out = None,
 ) -> None:  # fmt: skip
     """Reproduce figures of the papers and check their claims."""
     from fedsim.cli.report import reproduce as command
 
-    raise typer.Exit(command(name, quick=quick, full=full, jobs=jobs, out=out, quiet=quiet))
+    raise typer.Exit(command(name, quick=quick, full=full, store=store, jobs=jobs, out=out, quiet=quiet))
 
 
 @app.command("list", epilog="Next: fedsim run NAME --help. Manual: fedsim explain first-run.")

@@ -12,7 +12,8 @@ from fedsim.cli.run import draw
 from fedsim.cli.status import status
 from fedsim.cli.terminal import heartbeat, outputs, stop_signals
 from fedsim.errors import CorruptData, FedsimError, InvalidInput
-from fedsim.reproduce.run import TABLES, FigureProgress, Verdict
+from fedsim.reproduce.judging import VERDICTS
+from fedsim.reproduce.run import TABLES, FigureProgress, Row
 from fedsim.reproduce.run import reproduce as run_figures
 from fedsim.results import Result, files, write_atomic
 from fedsim.results.checksums import parsed
@@ -79,9 +80,10 @@ def _several(folders: Sequence[Path], figure: str | None) -> str:
 
 def claims(folder: Path) -> str:
     """Return the page of `fedsim reproduce` from its claims.json, figures and tables."""
-    verdicts: Any = parsed(folder / CLAIMS)
+    rows: Any = parsed(folder / CLAIMS)
     tables = {path.parent.relative_to(folder).as_posix(): parsed(path) for path in sorted(folder.glob(f"*/*/{TABLES}"))}
-    return pages.claims_page("Published claims, reproduced", verdicts, _pictures(folder, "*/*/*.png"), tables)
+    pictures = _pictures(folder, "*/*/*.png")
+    return pages.claims_page("Published claims, reproduced", rows, counts(rows), pictures, tables)
 
 
 def _pictures(folder: Path, pattern: str) -> dict[str, bytes]:
@@ -107,11 +109,12 @@ def _is_picture(path: Path) -> bool:
         return file.read(len(PNG)) == PNG
 
 
-VERDICTS = {True: "held", False: "not held", None: "not run"}
-COLUMN = 10
+COLUMN = 15
 
 
-def reproduce(name: str | None, *, quick: bool, full: bool, jobs: int | None, out: Path | None, quiet: bool) -> int:
+def reproduce(
+    name: str | None, *, quick: bool, full: bool, store: bool, jobs: int | None, out: Path | None, quiet: bool
+) -> int:
     """Check the claims of a paper or figure (None: all); return 1 if a run failed."""
     if quick and full:
         raise InvalidInput("--quick and --full: use one of them; --quick is the default")
@@ -123,21 +126,24 @@ def reproduce(name: str | None, *, quick: bool, full: bool, jobs: int | None, ou
     latest = ["starting"]
 
     def show(progress: FigureProgress) -> None:
-        latest[0] = f"{progress.figure.paper}/{progress.figure.name}, {text.plural(progress.runs, 'run')}"
+        title = f"{progress.figure.paper}/{progress.figure.name}"
+        latest[0] = f"{title}, {text.plural(progress.runs, 'run')}"
         if progress.verdicts is None:
-            write(f"{progress.figure.paper}/{progress.figure.name}  {text.plural(progress.runs, 'run')}")
+            write(f"{title}  {text.plural(progress.runs, 'run')}")
             return
-        lines = [line for verdict in progress.verdicts for line in claim_lines(verdict, width)]
-        title = text.wrapped(
-            f"{progress.figure.paper}/{progress.figure.name}  {progress.figure.title}", width, indent=2
-        )
+        rows = sorted(progress.verdicts, key=lambda row: VERDICTS.index(row["verdict"]))
+        lines = [line for row in rows for line in claim_lines(row, width)]
         if progress.not_drawn:
             lines += text.wrapped(f"  not drawn: {progress.not_drawn}", width, indent=4)
-        write(*title, *lines, f"  {text.seconds(progress.real_s)}", "")
+        write(
+            *text.wrapped(f"{title}  {progress.figure.title}", width, indent=2),
+            *(settings_lines(rows[0]["settings"], form, width) if rows else []),
+            *lines, f"  {text.seconds(progress.real_s)}", "",
+        )  # fmt: skip
 
     with stop_signals() as stop, heartbeat(write, lambda: latest[0]):
-        verdicts, failures = run_figures(name, out=out, form=form, jobs=jobs, observer=show, stop=stop)
-    write(*count_lines(verdicts), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
+        rows, failures = run_figures(name, out=out, form=form, jobs=jobs, observer=show, stop=stop, store=store)
+    write(*count_lines(rows), f"claims  {out / CLAIMS}", f"page    {_page(out)}")
     for failure in failures:
         write(f"failed  {failure}")
     return 1 if failures else 0
@@ -151,28 +157,38 @@ def _page(out: Path) -> str:
         return str(error)
 
 
-def claim_lines(verdict: Verdict, width: int) -> list[str]:
-    """Return the lines of a claim: verdict, our value, the published value and, if they differ, why."""
-    word = VERDICTS[verdict["held"]]
-    expected = "" if verdict["expected"] == "holds" else f" [{verdict['expected']}]"
-    rows = [f"  {word:{COLUMN}}{verdict['claim']}{expected}"]
+def settings_lines(table: list[Row], form: str, width: int) -> list[str]:
+    """Return the settings that the paper gives beside those of this form, with departures marked."""
+    rows = [["  setting", "paper", form, ""]]
+    for row in table:
+        departure = f"departs{', ' + row['harmless'] if row['harmless'] else ''}" if row["departs"] else ""
+        rows.append([f"  {row['setting']}", str(row["paper"]), str(row[form]), departure])
+    return text.columns(rows, width) if table else []
+
+
+def claim_lines(row: Row, width: int) -> list[str]:
+    """Return the lines of a claim: verdict, quotation, our value, the published value and the reasons."""
     pad = " " * (COLUMN + 2)
-    if verdict["ours"]:
-        rows.append(f"{pad}ours       {verdict['ours']}")
-    rows.append(f"{pad}published  {verdict['published']}")
-    if verdict["held"] is not True or verdict["expected"] != "holds":
-        rows.append(f"{pad}why        {verdict['why']}")
+    lines = [f"  {row['verdict']:{COLUMN}}{row['claim']}: \u201c{text.short_str(row['quote'], 160)}\u201d"]
+    facts = {
+        "stand-in": row["on_stand_in"], "stored": row["date"], "older": row["older"], "ours": row["ours"],
+        "published": row["published"] or (row["criterion"] if row["ours"] else ""), "why": row["why"],
+        "change": row["change"],
+    }  # fmt: skip
+    lines += [f"{pad}{name:11}{value}" for name, value in facts.items() if value]
     return [
-        line for i, row in enumerate(rows) for line in text.wrapped(row, width, indent=COLUMN + (2 if i == 0 else 13))
+        line
+        for i, each in enumerate(lines)
+        for line in text.wrapped(each, width, indent=COLUMN + (2 if i == 0 else 13))
     ]
 
 
-def count_lines(verdicts: list[Verdict]) -> list[str]:
-    """Return the numbers of claims by verdict."""
-    count = {word: sum(v["held"] is held for v in verdicts) for held, word in VERDICTS.items()}
-    can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
-    held = sum(v["held"] for v in can)
-    return [
-        f"{text.plural(len(verdicts), 'claim')}: " + ", ".join(f"{n} {word}" for word, n in count.items()),
-        f"{held} held of {len(can)} that can hold and were run",
-    ]
+def counts(rows: list[Row]) -> dict[str, int]:
+    """Return the number of claims by verdict."""
+    return {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
+
+
+def count_lines(rows: list[Row]) -> list[str]:
+    """Return the numbers of claims by verdict, without a ratio."""
+    found = ", ".join(f"{number} {verdict}" for verdict, number in counts(rows).items())
+    return [f"{text.plural(len(rows), 'claim')}: {found}"]

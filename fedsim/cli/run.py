@@ -16,7 +16,7 @@ from fedsim.cli.terminal import heartbeat, outputs, stop_signals
 from fedsim.engine.message_sizes import reply_shape
 from fedsim.errors import FedsimError, InvalidInput
 from fedsim.protocols import Describes, Executable, Observer, Runtime, as_algorithm, as_problem
-from fedsim.reproduce.claims import makes_claims
+from fedsim.reproduce.figures import is_figure
 from fedsim.results import Result, load, write_atomic
 from fedsim.results.files import new_folder
 from fedsim.results.folder import COMPLETE, clean, publish
@@ -121,7 +121,7 @@ def run(
         write("", *lines)
         if folder is not None:
             _save(study, folder)
-    figure = None if makes_claims(loaded) or timing_only else draw(study, loaded, out)
+    figure = None if is_figure(loaded) or timing_only else draw(study, loaded, out)
     write(*([f"figure: {figure}"] if figure else []), _next(study, out))
     return study
 
@@ -151,7 +151,7 @@ def resume(folder: Path, *, quiet: bool, runtime: Runtime) -> None:
             checkpoint_every=facts.get("checkpoint_every"), timing_only=facts.get("timing_only", False),
         )  # fmt: skip
     write("", *summary_lines(result, text.width()), *_resumed(result))
-    figure = None if makes_claims(loaded) else draw(Study(loaded.name, ((settings, result),)), loaded, folder)
+    figure = None if is_figure(loaded) else draw(Study(loaded.name, ((settings, result),)), loaded, folder)
     write(*([f"figure: {figure}"] if figure else []), f"next: fedsim report {folder}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Kind = Literal["line", "dashes", "guide", "points"]
+Kind = Literal["line", "dashes", "guide", "points", "band"]
 LOWER_IS_BETTER = ("brier", "ece", "nll")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)))  # one per pass through the colours
 FEW, MANY = 12, 200  # the most values of a line with markers; the most large points
@@ -25,11 +25,15 @@ FEW, MANY = 12, 200  # the most values of a line with markers; the most large po
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Values y at x, drawn as a line, dashes in the same colour, a grey guide or points; finite values only."""
+    """Values y at x, drawn as a line, dashes in the same colour, a grey guide or points; finite values only.
+
+    A band is shaded from y to `upper`.
+    """
 
     x: Any
     y: Any
     kind: Kind = "line"
+    upper: Any = None
 
 
 Panel = Mapping[str, Series | Sequence[Series]]  # all series of a name share its colour
@@ -46,6 +50,14 @@ def curve(result: Result, metric: str, kind: Kind = "line", *, power: float = 1.
     table = table[["round", metric]].dropna()
     mean = (table[metric] ** power).groupby(table["round"]).mean()
     return Series(steps * mean.index.to_numpy(), mean.to_numpy(), kind)
+
+
+def seeds(results: Sequence[Result], metric: str, *, power: float = 1.0, steps: int = 1) -> list[Series]:
+    """Return the mean curve of runs that differ in their seed, and the band from their lowest to their highest."""
+    curves = [curve(result, metric, power=power, steps=steps) for result in results]
+    values = np.stack([one.y for one in curves])
+    x = curves[0].x
+    return [Series(x, values.mean(axis=0)), Series(x, values.min(axis=0), "band", values.max(axis=0))]
 
 
 def best(results: Sequence[Result], metric: str) -> Series:
@@ -123,6 +135,9 @@ def _draw(axes: Axes, series: Series | Sequence[Series], number: int) -> Any:
     colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
     drawn = []
     for one in [series] if isinstance(series, Series) else series:
+        if one.kind == "band":
+            axes.fill_between(one.x, one.y, one.upper, color=colour, alpha=0.2, lw=0)
+            continue
         x, y = (np.asarray(values, np.float64) for values in (one.x, one.y))
         finite = np.isfinite(x) & np.isfinite(y)
         few, many = finite.sum() <= FEW, finite.sum() > MANY

@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 
 from fedsim.errors import CorruptData, FedsimError, Interrupted, InvalidInput
-from fedsim.reproduce.claims import LINKS, PHONES, Claim, Figure, figures, load_figure
+from fedsim.reproduce import stored
+from fedsim.reproduce.claims import Claim, not_run
+from fedsim.reproduce.figures import LINKS, PHONES, Figure, figures, load_figure
+from fedsim.reproduce.judging import COUNTED, Outcome
+from fedsim.reproduce.settings import departures, settings_table
+from fedsim.reproduce.studies import check_streams
 from fedsim.results import Result, files, write_atomic
 from fedsim.results.checksums import parsed
 from fedsim.sweeps import run_sweep
@@ -26,7 +31,7 @@ from fedsim.sweeps.spec import make_spec
 from fedsim.sweeps.study import Study, row
 
 CLAIMS = "claims.json"
-Verdict = dict[str, Any]  # paper, figure, claim, held, expected, ours, published, why
+Row = dict[str, Any]  # a claim with its verdict, as in claims.json
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class FigureProgress:
 
     figure: Figure
     runs: int
-    verdicts: list[Verdict] | None = None
+    verdicts: list[Row] | None = None
     real_s: float = 0.0
     failed: str = ""
     not_drawn: str = ""
@@ -43,17 +48,18 @@ class FigureProgress:
 
 def reproduce(
     name: str | None = None, *, out: str | Path, form: str = "quick", jobs: int | None = None,
-    observer: Callable[[FigureProgress], None] | None = None, stop: threading.Event | None = None,
-) -> tuple[list[Verdict], list[str]]:  # fmt: skip
+    observer: Callable[[FigureProgress], None] | None = None, stop: threading.Event | None = None, store: bool = False,
+) -> tuple[list[Row], list[str]]:  # fmt: skip
     """Return the verdicts on the claims of a paper or figure (None: all), and the failures.
 
     `out`/claims.json is updated after every figure and keeps the verdicts on other figures. Figures whose runs are
-    complete are only judged and drawn.
+    complete are only judged and drawn. The quick form shows stored verdicts in place of those that it cannot give;
+    `store=True` stores the verdicts of each figure beside its scenario.
     """
     folder = Path(out).absolute()
     stop = stop if stop is not None else threading.Event()
     notify = observer if observer is not None else lambda _: None
-    verdicts: list[Verdict] = []
+    verdicts: list[Row] = []
     failures: list[str] = []
     _read(folder / CLAIMS)  # refuses a file of another program before any work
     if files.is_folder(folder):
@@ -64,6 +70,9 @@ def reproduce(
         figure = load_figure(paper, path)
         began = time.perf_counter()
         own, failed, study = _figure(figure, form, folder / paper / figure.name, jobs, stop, notify)
+        if store and not failed:
+            stored.store(figure, form, own, time.perf_counter() - began)
+        own = [_with_stored(row, older, form) for row, older in _beside(figure, own)]
         verdicts += own
         failures += failed
         files.make_parents(folder)
@@ -75,7 +84,7 @@ def reproduce(
     return verdicts, failures
 
 
-def _update(file: Path, own: list[Verdict]) -> None:
+def _update(file: Path, own: list[Row]) -> None:
     """Replace a figure's verdicts in claims.json, which is ordered by figure."""
     earlier = _read(file)
     order = {(paper, path.stem): number for number, (paper, path) in enumerate(figures())}
@@ -85,7 +94,7 @@ def _update(file: Path, own: list[Verdict]) -> None:
     write_atomic(file, (json.dumps(both, indent=1, allow_nan=False) + "\n").encode())
 
 
-def _read(file: Path) -> list[Verdict]:
+def _read(file: Path) -> list[Row]:
     """Return the verdicts in a claims.json, none if it is missing."""
     try:
         found = parsed(file)
@@ -103,51 +112,91 @@ def _figure(
     jobs: int | None,
     stop: threading.Event,
     notify: Callable[[FigureProgress], None],
-) -> tuple[list[Verdict], list[str], Study | None]:
-    """Return verdicts, failures, and the study if all its runs are complete."""
-    name = f"{figure.paper}/{figure.name}"
-    if missing := figure.missing():
-        return [_not_run(figure, claim, missing) for claim in figure.claims], [], None
-    spec = make_spec(figure.file, *figure.sweep(form), folder)
-    notify(FigureProgress(figure, len(spec.runs)))
-    study = run_sweep(spec, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
-    if study.failed:
-        reason = f"{name}: {study.failed[0].message}"
-        return [_not_run(figure, claim, f"a run failed: {reason}") for claim in figure.claims], [reason], None
-    own, failed = [], []
+) -> tuple[list[Row], list[str], Study | None]:
+    """Return the rows of its claims, failures, and the study if all its runs are complete."""
+    study: Study | None = None
+    absent, failed = figure.missing(), []
+    if figure.file is not None and not absent:
+        spec = make_spec(figure.file, *figure.sweep(form), folder)
+        notify(FigureProgress(figure, len(spec.runs)))
+        study = run_sweep(spec, folder, jobs=jobs, resume=True, retry_failed=True, stop=stop)
+        if study.failed:
+            absent = f"a run failed: {study.failed[0].message}"
+            failed, study = [f"{figure.paper}/{figure.name}: {absent}"], None
+    given_up = not_run(figure.paper) if figure.claims else {}
+    table = settings_table(figure, form)
+    rows = []
     for claim in figure.claims:
-        try:
-            own.append(_judged(figure, claim, study))
-        except (FedsimError, ValueError, LookupError, ArithmeticError) as error:
-            failed.append(f"{name}: {claim.claim}: {type(error).__name__}: {error}")
-            own.append(_not_run(figure, claim, f"it could not be judged ({type(error).__name__}: {error})"))
-    return own, failed, study
+        outcome, error = _judged(figure, claim, study, absent, given_up)
+        failed += error
+        rows.append(_row(figure, claim, outcome, form, table))
+    return rows, failed, study
 
 
-def _judged(figure: Figure, claim: Claim, study: object) -> Verdict:
-    if claim.judge is None:
-        return _not_run(figure, claim, "")
-    found = claim.judge(study)
-    if found is None:
-        return _not_run(figure, claim, "it needs settings that only --full runs")
-    expected = "undecided" if found.undecided and claim.expected == "holds" else claim.expected
-    return _verdict(figure, claim) | {"held": bool(found.held), "expected": expected, "ours": found.ours}
+def _judged(
+    figure: Figure, claim: Claim, study: Study | None, absent: str, given_up: Mapping[str, tuple[Any, str]]
+) -> tuple[Outcome, list[str]]:
+    """Return the outcome of a claim's judge, and the error that it raised."""
+    judge = figure.judges.get(claim.id)
+    if judge is None:
+        verdict, reason = given_up.get(claim.id, ("not run", "no judge yet"))
+        return Outcome(verdict, "", why=reason), []
+    if claim.id in given_up:
+        raise InvalidInput(f"{figure.path}: {claim.id} has a judge and is in not_run.toml; remove one of them")
+    if judge.needs_study and study is None:
+        return Outcome("not run", "", why=absent), []
+    try:
+        if judge.needs_study and study is not None:
+            check_streams(study, figure.paired)
+        return judge(study), []
+    except (FedsimError, ValueError, LookupError, ArithmeticError) as error:
+        text = f"{type(error).__name__}: {error}"
+        return Outcome("not run", "", why=f"it could not be judged ({text})"), [
+            f"{figure.paper}/{figure.name}: {claim.id}: {text}"
+        ]
 
 
-def _not_run(figure: Figure, claim: Claim, reason: str) -> Verdict:
-    why = f"not run: {reason}. {claim.why}" if reason else claim.why
-    return _verdict(figure, claim) | {"why": why}
-
-
-def _verdict(figure: Figure, claim: Claim) -> Verdict:
+def _row(figure: Figure, claim: Claim, outcome: Outcome, form: str, table: list[Row]) -> Row:
+    """Return the row of claims.json: the claim, its verdict and the settings behind it."""
+    judge = figure.judges.get(claim.id)
+    uses_runs = judge is not None and judge.needs_study
+    differences = departures(table, form) if uses_runs else []
+    if uses_runs and figure.stand_in:
+        differences = [f"stand-in data: {figure.stand_in}", *differences]
+    comparable = not differences or outcome.verdict not in COUNTED
     return {
-        "paper": figure.paper, "figure": figure.name, "claim": claim.claim, "held": None, "expected": claim.expected,
-        "ours": "", "published": claim.published, "why": claim.why,
+        "paper": figure.paper, "figure": figure.name, "claim": claim.id, "kind": claim.kind, "quote": claim.quote,
+        "where": claim.where, "metric": claim.metric, "criterion": claim.comparison, "tolerance": claim.tolerance,
+        "reason": claim.reason, "seen_before": claim.seen_before, "history": list(claim.history),
+        "verdict": outcome.verdict if comparable else "not comparable",
+        "on_stand_in": "" if comparable else outcome.verdict, "ours": outcome.ours, "published": outcome.published,
+        "interval": list(map(_plain, outcome.interval)) if outcome.interval else None, "seeds": outcome.seeds,
+        "change": outcome.change if comparable else "; ".join(differences), "why": outcome.why,
+        "settings": [{**row, **{n: _shown(row[n]) for n in ("paper", "quick", "full")}} for row in table],
+        "form": form if uses_runs else "exact", "date": "", "older": "",
     }  # fmt: skip
 
 
+def _beside(figure: Figure, rows: list[Row]) -> list[tuple[Row, Row | None]]:
+    """Return each row with the stored one of its claim."""
+    found = stored.load_stored(figure)
+    return [(row, found.get(row["claim"])) for row in rows]
+
+
+def _with_stored(row: Row, older: Row | None, form: str) -> Row:
+    """Return the stored row where the quick form has no counted verdict; name one of an older version."""
+    if older is None or form != "quick" or row["verdict"] in COUNTED:
+        return row
+    if not older["current"]:
+        return {**row, "older": f"{older['verdict']} ({older['date']}, older version {older['version']})"}
+    return {name: older.get(name, value) for name, value in row.items()}
+
+
+def _shown(value: object) -> str | float | bool | None:
+    return ", ".join(map(str, value)) if isinstance(value, list) else _plain(value)
+
+
 PICTURE, TABLES = "figure.png", "tables.json"
-Row = Mapping[str, Any]
 
 
 def draw(figure: Figure, study: Study, varied: Sequence[str], folder: Path) -> str:
@@ -155,7 +204,7 @@ def draw(figure: Figure, study: Study, varied: Sequence[str], folder: Path) -> s
     tables: dict[str, Any] = {"title": figure.title, "note": clock_note(study), "spent": _columns(spent(study, varied))}
     problem, png = "", None
     try:
-        png = figure.file.picture(study)
+        png = figure.file.picture(study) if figure.file is not None else None
         if figure.table is not None:
             tables["table"] = _columns(figure.table(study))
     except Exception as error:  # an error in drawing does not affect the claims

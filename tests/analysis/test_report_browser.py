@@ -50,17 +50,22 @@ def _sweep(result: fs.Result) -> str:
 
 
 def _claims() -> str:
-    verdict = {
-        "paper": "toy", "figure": "fig1", "claim": EVIL, "held": False, "expected": "holds", "ours": "1.2",
-        "published": "3", "why": EVIL,
+    row = {
+        "paper": "toy", "figure": "fig1", "claim": EVIL, "quote": EVIL, "where": "section 1", "criterion": EVIL,
+        "tolerance": 0.5, "reason": EVIL, "seen_before": True, "history": [EVIL], "verdict": "not held",
+        "on_stand_in": "", "ours": "1.2", "published": "3", "why": EVIL, "change": EVIL, "date": "", "older": "",
+        "settings": [
+            {"setting": "K", "paper": EVIL, "quick": 2, "full": None, "departs": True, "harmless": EVIL}
+        ],
     }  # fmt: skip
+    counts = {"not held": 1, "held": 0}
     tables = {
         "title": EVIL, "note": EVIL, "table": {"columns": ["method", EVIL], "rows": [["a", 0.1]]},
         "spent": {"columns": ["arm", "uplink_bits", "seconds"], "rows": [[EVIL, 12345, None], ["b", 1024, 2.0]]},
     }  # fmt: skip
     png = io.BytesIO()
     plots.panels({EVIL: {EVIL: plots.Series([1, 2], [3, 4])}}, "x", "y").savefig(png, dpi=150)
-    return report.claims_page(EVIL, [verdict], {"toy/fig1/figure": png.getvalue()}, {"toy/fig1": tables})
+    return report.claims_page(EVIL, [row], counts, {"toy/fig1/figure": png.getvalue()}, {"toy/fig1": tables})
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +105,11 @@ def test_the_page_of_claims_shows_the_figure_and_what_it_spent(browser, pages):
     page.goto(pages["claims"].as_uri())
     assert page.evaluate("[...document.images].map(i => i.complete && i.naturalWidth > 0)") == [True]
     assert page.get_attribute("img", "alt") == EVIL
-    tables = page.evaluate("[...document.querySelectorAll('table')].map(t => t.tHead.innerText.split(/\\s+/))")
-    assert [table[0] for table in tables] == ["method", "claim", "arm"]
-    assert "uplink_bits" in tables[2]
-    page.locator("table").nth(2).locator("th").nth(1).click()
-    column = "[...document.querySelectorAll('table')[2].tBodies[0].rows].map(r => r.cells[1].innerText)"
+    tables = page.evaluate("[...document.querySelectorAll('table.sorts')].map(t => t.tHead.innerText.split(/\\s+/))")
+    assert [table[0] for table in tables] == ["method", "claim", "setting", "arm"]
+    assert "uplink_bits" in tables[3]
+    page.locator("table.sorts").nth(3).locator("th").nth(1).click()
+    column = "[...document.querySelectorAll('table.sorts')[3].tBodies[0].rows].map(r => r.cells[1].innerText)"
     assert page.evaluate(column) == ["1.02 kbit", "12.3 kbit"]
     page.close()
 

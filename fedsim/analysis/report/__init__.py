@@ -112,24 +112,23 @@ def sweep_page(
 
 
 def claims_page(
-    title: str, verdicts: list[dict[str, Any]], drawn: Mapping[str, bytes], tables: Mapping[str, Any] | None = None
-) -> str:
-    """Return the page about the papers' claims: per figure its picture, verdicts and the costs of its settings.
+    title: str, rows: list[dict[str, Any]], counts: Mapping[str, int], drawn: Mapping[str, bytes],
+    tables: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """Return the page about the papers' claims: failures first, then every figure with its picture, verdicts and costs.
 
-    `drawn` has PNG files by PAPER/FIGURE/name, `tables` the content of tables.json by PAPER/FIGURE.
+    `counts` has the number of claims by verdict, in the order of the page; `drawn` has PNG files by PAPER/FIGURE/name,
+    `tables` the content of tables.json by PAPER/FIGURE.
     """
-    can = [v for v in verdicts if v["expected"] == "holds" and v["held"] is not None]
-    count = {word: sum(v["held"] is held for v in verdicts) for held, word in claims.WORDS.items()}
-    answer = (
-        f"Of {len(can)} published claims that can hold and were run, {sum(v['held'] for v in can)} did "
-        f"({text.plural(len(verdicts), 'claim')}: {', '.join(f'{n} {word}' for word, n in count.items())})."
-    )
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for verdict in verdicts:
-        groups.setdefault(f"{verdict['paper']}/{verdict['figure']}", []).append(verdict)
+    answer = f"{text.plural(len(rows), 'claim')}: {', '.join(f'{n} {word}' for word, n in counts.items())}."
+    order = list(counts)
+    ranked = sorted(rows, key=lambda row: order.index(row["verdict"]))
+    groups: dict[str, list[dict[str, Any]]] = {f"{row['paper']}/{row['figure']}": [] for row in rows}
+    for row in ranked:
+        groups[f"{row['paper']}/{row['figure']}"].append(row)
     pictures = {name: [png for key, png in drawn.items() if key.startswith(f"{name}/")] for name in groups}
     parts = [claims.figure(name, own, pictures[name], (tables or {}).get(name)) for name, own in groups.items()]
-    return html.page(title, answer, parts)
+    return html.page(title, answer, [claims.failures(ranked), *parts])
 
 
 def _runs(frame: pd.DataFrame) -> pd.DataFrame:

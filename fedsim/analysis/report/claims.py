@@ -10,11 +10,16 @@ from fedsim.analysis.report import html
 if TYPE_CHECKING:
     import pandas as pd
 
-WORDS = {True: "held", False: "not held", None: "not run"}
+FAILURES = ("refuted", "not held", "inconclusive")
 
 
-def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes], tables: dict[str, Any] | None) -> str:
-    """Return the section; `tables` is the content of the figure's tables.json."""
+def failures(rows: list[dict[str, Any]]) -> str:
+    """Return the section of all claims that were judged and did not hold; "" if there are none."""
+    return html.section("Claims that did not hold", *(_block(row) for row in rows if row["verdict"] in FAILURES))
+
+
+def figure(name: str, rows: list[dict[str, Any]], pictures: Sequence[bytes], tables: dict[str, Any] | None) -> str:
+    """Return the section; `rows` are ordered by verdict, `tables` is the content of the figure's tables.json."""
     tables = {} if tables is None else tables
     spent = html.table(_frame(tables["spent"]), tall=False) if "spent" in tables else ""
     return html.section(
@@ -22,22 +27,52 @@ def figure(name: str, verdicts: list[dict[str, Any]], pictures: Sequence[bytes],
         html.text(tables.get("title", "")),
         *(html.image(tables.get("title") or name, png) for png in pictures),
         html.table(_frame(tables["table"])) if "table" in tables else "",
-        html.titled("Claims", html.table(_judged(verdicts))),
+        html.titled("Claims", html.table(_judged(rows))),
+        html.titled("Settings", html.table(_settings(rows[0]["settings"]), tall=False)) if rows[0]["settings"] else "",
+        *(_block(row) for row in rows if row["verdict"] not in FAILURES),
         html.titled("Cost of each setting", html.text(tables.get("note", ""), "note") + spent) if spent else "",
     )
 
 
-def _judged(verdicts: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return one row per claim; `why` explains claims that did not hold."""
+def _block(row: dict[str, Any]) -> str:
+    """Return all facts about a claim."""
+    seen = "The outcome was known when the criterion was written." if row["seen_before"] else ""
+    facts = {
+        "the paper": f"\u201c{row['quote']}\u201d ({row['where']})",
+        "figure": f"{row['paper']}/{row['figure']}",
+        "criterion": f"{row['criterion']}; {row['tolerance']} ({row['reason']})",
+        "ours": row["ours"],
+        "published": row["published"],
+        "why": row["why"],
+        "what would change it": row["change"],
+        "history": " ".join(filter(None, [seen, *row["history"]])),
+    }
+    return html.titled(f"{verdict(row)}: {row['claim']}", html.facts({k: v for k, v in facts.items() if v}))
+
+
+def _judged(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row per claim, without empty columns."""
     import pandas as pd
 
-    rows = [
-        {"claim": v["claim"], "verdict": WORDS[v["held"]], "expected": v["expected"], "ours": v["ours"],
-         "published": v["published"], "why": v["why"] if v["held"] is not True or v["expected"] != "holds" else ""}
-        for v in verdicts
-    ]  # fmt: skip
-    frame = pd.DataFrame(rows)
-    return frame.drop(columns=[c for c in ("ours", "why") if not frame[c].any()])
+    names = ("claim", "verdict", "ours", "published")
+    frame = pd.DataFrame([row | {"verdict": verdict(row)} for row in rows])[[*names]]
+    return frame.drop(columns=[column for column in frame if not frame[column].any()])
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """Return the verdict with what qualifies it: a stand-in, a date or a verdict of an older version."""
+    notes = [f"{row['on_stand_in']} on the stand-in"] if row["on_stand_in"] else []
+    notes += [row["date"]] if row["date"] else []
+    notes += [row["older"]] if row["older"] else []
+    return f"{row['verdict']} ({', '.join(notes)})" if notes else str(row["verdict"])
+
+
+def _settings(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    marks = [f"departs{': ' + row['harmless'] if row['harmless'] else ''}" if row["departs"] else "" for row in rows]
+    frame = pd.DataFrame([{name: row[name] for name in ("setting", "paper", "quick", "full")} for row in rows])
+    return frame.astype(object).where(frame.notna(), "").assign(departure=marks)
 
 
 def _frame(table: dict[str, Any]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ counts.
 """
 
 import fedsim as fs
-from fedsim.reproduce import Finding, end, pick, plots, system
+from fedsim.reproduce import end, pick, plots, system
 
 METRICS = ("accuracy", "brier", "ece", "nll")
 BETTER = {"accuracy": max, "brier": min, "ece": min, "nll": min}
@@ -58,14 +58,6 @@ def best(row: dict[int, float], metric: str) -> int:
 
 def shown(table: dict[str, dict[int, float]], letter: str) -> str:
     return "; ".join(f"{m} {', '.join(f'{letter}={v}: {s:.4f}' for v, s in row.items())}" for m, row in table.items())
-
-
-def one_is_worst(table: dict[str, dict[int, float]], letter: str) -> Finding:
-    return Finding(all(worst(row, m) == 1 for m, row in table.items()), shown(table, letter))
-
-
-def one_is_not_best(table: dict[str, dict[int, float]], letter: str) -> Finding:
-    return Finding(all(best(row, m) != 1 for m, row in table.items()), shown(table, letter))
 
 
 def panels(study, axis: str, values, rates, metrics, letter: str = "", **settings) -> dict:

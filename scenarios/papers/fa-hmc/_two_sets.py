@@ -5,7 +5,7 @@ Without KMNIST, MNIST replaces it, and without that the 8 x 8 digits; the claims
 
 import _images
 
-from fedsim.reproduce import Finding, available
+from fedsim.reproduce import available
 
 PLANES = "cifar10-2class"
 LETTERS = available("kmnist", "mnist", "digits")
@@ -18,11 +18,6 @@ FULL = {**SETTINGS, "rounds": 60, "batch_size": 500}
 
 def scores(study, data: str, metrics):
     return _images.scores(study, "value", VALUES, RATES, metrics, data=data)
-
-
-def on_letters(found: Finding) -> Finding:
-    """The finding, with the set that was run."""
-    return Finding(found.held, f"on {LETTERS}: {found.ours}")
 
 
 def figure(study, letter: str):

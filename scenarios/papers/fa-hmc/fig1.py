@@ -14,7 +14,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.reproduce import Claim, Finding, pick, plots, system
+from fedsim.reproduce import pick, plots, system
 
 CLIENTS, ROWS = 20, 50
 KINDS = ["exact", "noisy"]
@@ -88,41 +88,6 @@ def errors(study, name: str, kind: str) -> dict[float, float]:
     return {eta: min(error(pick(study, arm=f"{K} {kind} {eta}")) for K in leaps) for eta in STEPS}
 
 
-def shown(row: dict[float, float]) -> str:
-    return ", ".join(f"{eta}: {e:.4f}" for eta, e in row.items())
-
-
-def better(kind: str):
-    def judge(study) -> Finding:
-        long, one = errors(study, "HMC", kind), errors(study, "LD", kind)
-        ratio = min(long.values()) / min(one.values())
-        return Finding(
-            ratio < 0.95,
-            f"marginal error by step size, FA-HMC {shown(long)}; FA-LD {shown(one)}; best over best {ratio:.2f}",
-            undecided=abs(ratio - 1) < 0.15,  # the limit of a few short chains
-        )
-
-    return judge
-
-
-def flat(study) -> Finding:
-    long, one = (errors(study, name, "noisy") for name in ("HMC", "LD"))
-    spread = {n: max(r.values()) / min(r.values()) for n, r in (("FA-HMC", long), ("FA-LD", one))}
-    return Finding(
-        spread["FA-HMC"] < spread["FA-LD"],
-        "worst over best marginal error: " + ", ".join(f"{n} {v:.1f}" for n, v in spread.items()),
-    )
-
-
-def small(study) -> Finding:
-    long, one = (errors(study, name, "noisy") for name in ("HMC", "LD"))
-    gaps = {eta: one[eta] / long[eta] for eta in STEPS}
-    return Finding(
-        gaps[STEPS[0]] > gaps[STEPS[-1]],
-        "FA-LD's error over FA-HMC's: " + ", ".join(f"step {eta}: {g:.1f}" for eta, g in gaps.items()),
-    )
-
-
 def first(study, local: str, level: float) -> float:
     """The first round at which the running marginal error is at most `level`."""
     result = pick(study, arm=local)
@@ -134,21 +99,6 @@ def needed(study) -> tuple[float, dict[str, float]]:
     """A marginal error that all T come near to, and the rounds to it."""
     level = 1.15 * min(error(pick(study, arm=arm)) for arm in LOCAL)
     return level, {arm: first(study, arm, level) for arm in LOCAL}
-
-
-def local_steps(study) -> Finding:
-    level, rounds = needed(study)
-    by_arm = ", ".join(f"{a.replace(' ', ' = ')}: {n:g}" for a, n in rounds.items())
-    return Finding(rounds[LOCAL[1]] < rounds[LOCAL[0]], f"rounds to a marginal error of {level:.3f}: {by_arm}")
-
-
-def turning(study) -> Finding:
-    ends = {arm: error(pick(study, arm=arm)) for arm in LOCAL}
-    by_arm = ", ".join(f"{a.replace(' ', ' = ')}: {e:.4f}" for a, e in ends.items())
-    return Finding(
-        ends[LOCAL[-1]] > min(ends.values()),
-        f"marginal error after all rounds: {by_arm}: a target between them is reached by the smaller T alone",
-    )
 
 
 def figure(study):
@@ -163,45 +113,3 @@ def figure(study):
     }
     x, y = ["step size", "step size", "local iterations T"], ["marginal error", "marginal error", "rounds"]
     return plots.panels(content, x, y, "x")
-
-
-claims = [
-    Claim(
-        "With exact gradients FA-HMC is at least 5 % better than FA-LD at the same rounds",
-        better("exact"),
-        published="FA-HMC outperforms FA-LD with around 5% improvement",
-        why="unit rows without signal, T = 10, K tuned; quick: d = 10, 10 short chains. Departs from B17, whose data "
-        "were tried first: there FA-HMC was worse at every step size (0.20 to 0.28 against 0.01 to 0.10)",
-    ),
-    Claim(
-        "With noisy gradients as well",
-        better("noisy"),
-        published="around 5 % (figure 1(b))",
-        why="gradient noise N(0, 100 I) on every client; data as above, not B17's",
-    ),
-    Claim(
-        "FA-HMC is more robust in the step size",
-        flat,
-        published="a wide range of stepsizes for FA-HMC yields pretty decent performance",
-        why="worst over best; data as above, not B17's",
-    ),
-    Claim(
-        "The gap is larger for smaller steps",
-        small,
-        published="the performance gap is larger for smaller step sizes",
-        why="at the same rounds FA-LD has travelled less; data as above, not B17's",
-    ),
-    Claim(
-        "Several local iterations need far fewer rounds than T = 1",
-        local_steps,
-        published="improves by more than 65 times with T = 70",
-        why="K = 5, step 0.01; T = 5 against 1; on unit rows, chosen after it did not show on B17's data",
-    ),
-    Claim(
-        "Too many local iterations cost accuracy",
-        turning,
-        published="setting T too large or too small leads to more communication",
-        why="clients drift apart between two averages; on unit rows, at T = 100, which was added after "
-        "it did not show at T = 25",
-    ),
-]

@@ -7,7 +7,7 @@ linear in (theta, p), so the law of theta after any round follows from scalars. 
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, plots, system
+from fedsim.reproduce import plots, system
 
 K, T = 5, 10  # leapfrog steps, local HMC iterations
 MEANS, VARIANCES = np.array([20.0, 1.0]), np.array([1.0, 4.0])
@@ -66,40 +66,6 @@ def rounds_to(dim: int, level: float = 0.1, most: int = 100_000) -> int:
     return int(below[0]) + 1 if len(below) else 0
 
 
-def linear(study) -> Finding:
-    rounds = np.array([rounds_to(d) for d in DIMS], float)
-    r2 = np.corrcoef(DIMS, rounds**2)[0, 1] ** 2
-    listed = ", ".join(
-        f"d={d}: {int(n)}" for d, n in zip(DIMS, rounds, strict=True) if d in (2, 50, 100, 200, 500, 1000)
-    )
-    return Finding(
-        bool(r2 > 0.97 and (rounds > 0).all()), f"R^2 of rounds^2 against d = {r2:.4f}; exact rounds {listed}"
-    )
-
-
-def exact(study) -> Finding:
-    worst = 0.0
-    for dim in quick["dim"]:
-        result = pick(study, dim=dim)
-        for theta, n in zip(result.samples[:, :, 0], result.sample_rounds, strict=True):
-            mean, variance = law(step(dim), int(n))
-            z = [
-                (theta.mean() - mean) / np.sqrt(variance / len(theta)),
-                (theta.var(ddof=1) / variance - 1) / np.sqrt(2 / len(theta)),
-            ]
-            worst = max(worst, float(np.abs(z).max()))
-    return Finding(worst < 4.5, f"largest z of mean and variance over {len(quick['dim'])} x 10 rounds: {worst:.1f}")
-
-
-def printed(study) -> Finding:
-    mean = (MEANS / [1.0, 2.0]).mean() / np.mean([1.0, 0.5])
-    variance = 1 / np.mean([1.0, 0.5])
-    return Finding(
-        abs(mean - 16.2) < 0.05 and abs(variance - 1.6) < 0.05,
-        f"half N(20, 1), half N(1, 2) give N({mean:.2f}, {variance:.2f}); with variance 4: N(16.2, 1.6)",
-    )
-
-
 def figure(study):
     rounds = {d: rounds_to(d) for d in DIMS}
     slope = np.polyfit(DIMS, [n**2 for n in rounds.values()], 1)
@@ -126,26 +92,3 @@ def distances(dim: int, result) -> plots.Series:
 
 def squared_w2(dim: int, mean, variance):
     return dim * ((mean - TARGET[0]) ** 2 + (np.sqrt(variance) - np.sqrt(TARGET[1])) ** 2)
-
-
-claims = [
-    Claim(
-        "(rounds)^2 is linear in the dimension",
-        linear,
-        published="(t_eps/T)^2 is approximately proportional to d",
-        why="W2^2 < 0.1 (B11), variance 4 (B10), exact moments (B12)",
-    ),
-    Claim(
-        "FA-HMC's runs follow the exact moments behind this figure",
-        exact,
-        published="200 d(d - 1)/2 repetitions",
-        why="B12: one coordinate, 2000 replicas, instead of repetitions of all coordinates, which are too expensive",
-    ),
-    Claim(
-        "N(20, I) and N(1, 2 I) give the posterior N(16.2, 1.6 I)",
-        printed,
-        expected="cannot",
-        published="N(1 1_d, 2 I_d); overall N(16.2 1_d, 1.6 I_d)",
-        why="B10: the printed 2 is a standard deviation",
-    ),
-]

@@ -52,6 +52,7 @@ class FALDMoments:
     correlation: float = 0.0
     weights: Weights | None = None  # None: full participation
     start: Any = None  # None: zeros
+    temperature: float = 1.0
 
     @cached_property
     def round(self) -> Array:
@@ -59,7 +60,7 @@ class FALDMoments:
         hessian, linear = self.problem.quadratic()
         p = np.asarray(self.problem.sizes) / np.sum(self.problem.sizes)
         n, d = linear.shape
-        noise = 2 * self.step_size * np.eye(d)
+        noise = 2 * self.temperature * self.step_size * np.eye(d)
         one = (
             np.eye(d) - self.step_size * hessian / p[:, None, None],
             self.step_size * linear / p[:, None],

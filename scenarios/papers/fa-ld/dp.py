@@ -1,22 +1,39 @@
-"""FA-LD, section 6: privacy against accuracy, by theorem 6.1, exact moments and runs, on the Gaussian toy.
+"""FA-LD, section 6: privacy against accuracy, by theorem 6.1 and exact moments, on the Gaussian toy.
 
 The gradient of a row, Sigma^-1 (theta - x), changes by Sigma^-1 (x' - x) when the row is substituted, whatever theta
 is. So the toy's own rows give the sensitivity that the theorem asks for, and nothing is clipped.
 """
 
+import math
 from functools import cache
 
 import _toy
 import numpy as np
 from _moments import FALDMoments, Weights
+from _quadratics import bound
+from scipy.stats import norm
 
 import fedsim as fs
 from fedsim.privacy import fald
-from fedsim.reproduce import Claim, Finding, end, pick, plots, system
+from fedsim.reproduce import (
+    bounded,
+    every,
+    exact,
+    exact_range,
+    identical,
+    judge,
+    ordered,
+    pick,
+    plots,
+    rate,
+    stream,
+    system,
+)
 
-K, CHOSEN, DELTA = 10, 10, 1e-5
-P = np.full(_toy.CLIENTS, 1 / _toy.CLIENTS)
+K, CHOSEN, DELTA, N = 10, 10, 1e-5, _toy.CLIENTS
+P = np.full(N, 1 / N)
 RHOS, STEPS = [0.0, 0.7, 0.95], [3e-8, 1e-7]
+SLACK = {"delta0": 1e-9, "delta1": 1e-7, "delta2": 1e-6}
 quick = {"correlation": RHOS, "step_size": STEPS, "rounds": 300, "replicas": 300}
 full = {"correlation": [0.0, 0.5, 0.7, 0.95], "step_size": [1e-8, 3e-8, 1e-7], "rounds": 3000, "replicas": 300}
 
@@ -33,8 +50,8 @@ def scenario(
         evaluate_every=10,
         record=fs.Record(every=rounds, rounds_every=10),
         replicas=replicas,
-        seed=1,
-        **system(_toy.CLIENTS),
+        seed=stream("fa-ld/dp", correlation, step_size),
+        **system(N),
     )
 
 
@@ -45,81 +62,178 @@ def sensitivity() -> float:
     return float(2 * np.linalg.norm(rows - rows.mean(axis=0), axis=1).max())
 
 
-def theorem(*, step_size=1e-8, rounds=100, chosen=CHOSEN, correlation=0.0, temperature=1.0, fraction=1.0):
-    return fald.guarantee(
-        step_size=step_size, local_steps=K, rounds=rounds, weights=P, sensitivity=sensitivity(), drawn=chosen,
-        correlation=correlation, temperature=temperature, fraction=fraction, delta0=1e-9, delta1=1e-7, delta2=1e-6,
+DEFAULTS = {
+    "step_size": 1e-8, "local_steps": K, "rounds": 100, "drawn": CHOSEN, "correlation": 0.0, "temperature": 1.0,
+    "fraction": 1.0, **SLACK,
+}  # fmt: skip
+
+
+def theorem(scheme: str = "II", **changes):
+    return fald.guarantee(weights=P, sensitivity=sensitivity(), scheme=scheme, **(DEFAULTS | changes))
+
+
+def printed(scheme: str = "II", **changes) -> tuple[float, float]:
+    """Theorem 6.1 (scheme II) and the epsilon of theorem G.3 (scheme I), written out; delta of scheme II."""
+    v = DEFAULTS | changes
+    R, S = v["rounds"], v["drawn"]
+    K, share = v["local_steps"], S / N if scheme == "II" else 1 - (1 - 1 / N) ** S
+    private = v["temperature"] * (1 - v["correlation"] ** 2) / N
+    e1 = 2 * sensitivity() * math.sqrt(v["step_size"] * math.log(1.25 / v["delta0"]) / private)
+    visits = [float(K)]
+    if v["delta1"]:
+        visits.append(math.sqrt(2 * K * math.log(1 / v["delta1"])) + K * math.expm1(e1))
+    eK = e1 * min(visits)
+    tilde = math.log1p(share * math.expm1(eK))
+    rounds = [float(R)]
+    if v["delta2"]:
+        grown = S * math.expm1(eK) / N if scheme == "II" else math.expm1(tilde)
+        rounds.append(math.sqrt(2 * R * math.log(1 / v["delta2"])) + R * grown)
+    delta = S / N * v["fraction"] * R * K * v["delta0"] + R * S / N * v["delta1"] + v["delta2"]
+    return tilde * min(rounds), delta
+
+
+CASES = [
+    {"step_size": eta, "rounds": R, "drawn": S, "correlation": rho, "local_steps": local}
+    for eta in (1e-13, 1e-11, 1e-9)
+    for R in (1, 100, 3000)
+    for S in (1, 10, 50)
+    for rho in (0.0, 0.9)
+    for local in (1, 10, 100)
+]
+
+
+@judge("theorem-6.1")
+def formula():
+    """The formula, and its guarantee against the exact privacy profile of Gaussian mechanisms, with all devices."""
+    ours = [theorem(**case) for case in CASES]
+    theirs = np.array([printed(**case) for case in CASES])
+    left, right = [], []
+    for case in (c | {"drawn": N} for c in CASES):
+        found = theorem(**case)
+        if not found.valid or found.delta >= 1:
+            continue
+        step = sensitivity() * math.sqrt(case["step_size"] * N / (2 * (1 - case["correlation"] ** 2)))
+        mu = step * math.sqrt(case["rounds"] * case["local_steps"])
+        profile = norm.cdf(mu / 2 - found.epsilon / mu)
+        profile -= math.exp(min(700.0, found.epsilon + norm.logcdf(-mu / 2 - found.epsilon / mu)))
+        left.append(max(0.0, profile))
+        right.append(found.delta)
+    return every(
+        {
+            "epsilon": identical([g.epsilon / e for g, e in zip(ours, theirs[:, 0], strict=True)], 1, tolerance=1e-12),
+            "delta": identical([g.delta / e for g, e in zip(ours, theirs[:, 1], strict=True)], 1, tolerance=1e-12),
+            "exact delta at this epsilon": bounded(left, right),
+        }
+    )
+
+
+@judge("theorem-6.1-least")
+def least():
+    plain = {"delta1": 0.0, "delta2": 0.0}
+    epsilons, deltas = [], []
+    for case in CASES:
+        found = theorem(**case, **plain)
+        R, S, local = case["rounds"], case["drawn"], case["local_steps"]
+        private = (1 - case["correlation"] ** 2) / N
+        e1 = 2 * sensitivity() * math.sqrt(case["step_size"] * math.log(1.25 / SLACK["delta0"]) / private)
+        epsilons.append(found.epsilon / (R * math.log1p(S / N * math.expm1(local * e1))))
+        deltas.append(found.delta / (S / N * R * local * SLACK["delta0"]))
+    parts = {"epsilon": epsilons, "delta": deltas}
+    return every({name: identical(values, 1, tolerance=1e-12) for name, values in parts.items()})
+
+
+@judge("theorem-6.1-order")
+def order():
+    """In the limit of small eta; K = 100 and 10,000 rounds, so that the roots are the smaller branch."""
+    base = {"step_size": 1e-22, "local_steps": 100, "rounds": 10_000}
+    grids = {
+        "eta": ("step_size", np.geomspace(1e-24, 1e-20, 5), lambda x: x, 0.5),
+        "T": ("rounds", np.array([1000, 3000, 10_000, 30_000]), lambda x: x, 0.5),
+        "S/N": ("drawn", np.array([2, 5, 10, 20, 50]), lambda x: x / N, 1.0),
+        "1/(1 - rho^2)": ("correlation", np.array([0.0, 0.5, 0.9, 0.99]), lambda x: 1 / (1 - x**2), 0.5),
+    }
+    return every(
+        {
+            name: rate(x(values), [theorem(**(base | {key: value})).epsilon for value in values.tolist()],
+                       at_least=power - 0.05, at_most=power + 0.05)
+            for name, (key, values, x, power) in grids.items()
+        }
     )  # fmt: skip
 
 
-def error(step_size: float, rounds: int, chosen: int = CHOSEN, correlation: float = 0.0) -> float:
+GRIDS = {
+    "step_size": np.geomspace(1e-13, 1e-9, 12).tolist(),
+    "correlation": np.linspace(0, 0.95, 12).tolist(),
+    "temperature": np.geomspace(10, 0.1, 12).tolist(),  # falling, so that eta / tau grows
+    "drawn": [1, 2, 4, 6, 8, 10, 15, 20, 30, 40, 45, 50],
+    "rounds": [1, 3, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 3000],
+    "fraction": np.linspace(0.05, 1, 12).tolist(),
+}
+
+
+@judge("epsilon-increases-eta", names=("step_size", "temperature", "correlation"), value="epsilon")
+@judge("epsilon-increases-participation", names=("drawn",), value="epsilon")
+@judge("epsilon-increases-iterations", names=("rounds",), value="epsilon")
+@judge("delta-increases-participation", names=("drawn",), value="delta")
+@judge("delta-increases-fraction", names=("fraction",), value="delta")
+@judge("delta-increases-iterations", names=("rounds",), value="delta")
+def increases(names, value):
+    base = {"step_size": 1e-11}
+    return every(
+        {
+            name: ordered([getattr(theorem(**(base | {name: x})), value) for x in GRIDS[name]], increasing=True)
+            for name in names
+        }
+    )
+
+
+@judge("bound-monotone-rho", name="rho", values=np.linspace(0, 1, 12).tolist(), increasing=False)
+@judge("bound-monotone-t", name="k", values=[10 * i for i in range(1, 13)], increasing=False)
+@judge("bound-monotone-s", name="S", values=[1, 2, 4, 6, 8, 10, 15, 20, 30, 40, 45, 50], increasing=False)
+@judge("bound-monotone-tau", name="tau", values=np.geomspace(0.1, 10, 12).tolist(), increasing=True)
+@judge("bound-monotone-n", name="n", values=[20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 500, 1000], increasing=True)
+def monotone(name, values, increasing):
+    """The bound of theorem C.3, both schemes."""
+    base = {"d": 2, "n": 50, "S": 10, "m": 1.0, "L": 10.0, "eta": 0.01, "local": 10, "k": 100, "rho": 0.5, "tau": 1.0,
+            "D2": 1.0, "gamma": 1.0}  # fmt: skip
+    return every(
+        {
+            f"scheme {scheme}": ordered([bound(scheme=scheme, **(base | {name: x})) for x in values],
+                                        increasing=increasing)
+            for scheme in ("I", "II")
+        }
+    )  # fmt: skip
+
+
+def error(step_size: float, rounds: int, chosen: int = CHOSEN) -> float:
     """Exact W2 to the target after `rounds` rounds under scheme II."""
-    weights = Weights.full(P) if chosen == len(P) else Weights.uniform(P, chosen)
-    moments = FALDMoments(_toy.problem(0.0), step_size, K, correlation, weights)
+    weights = Weights.full(P) if chosen == N else Weights.uniform(P, chosen)
+    moments = FALDMoments(_toy.problem(0.0), step_size, K, 0.0, weights)
     return moments.w2(moments.after(rounds))
 
 
-def grows(study) -> Finding:
-    parts, held = [], True
-    for name, values in {
-        "step_size": (1e-9, 1e-8, 3e-8), "correlation": (0.0, 0.7, 0.95), "chosen": (5, 20, 50),
-        "rounds": (10, 100, 1000),
-    }.items():  # fmt: skip
-        found = [theorem(**{name: v}).epsilon for v in values]
-        held = held and bool(np.all(np.diff(found) > 0))
-        parts.append(f"{name} {values}: {', '.join(f'{e:.3g}' for e in found)}")
-    hot, cold = theorem(temperature=2.0).epsilon, theorem(temperature=1.0).epsilon
-    return Finding(held and hot < cold, f"epsilon at {'; '.join(parts)}; temperature 2 and 1: {hot:.3g}, {cold:.3g}")
+@judge("optimal-eta")
+def best_step():
+    steps, parts = np.logspace(-9, -5.5, 36), {}
+    for chosen in (CHOSEN, N):
+        errors = [error(eta, 300, chosen) for eta in steps]
+        best = int(np.argmin(errors))
+        shown = f"W2 {errors[0]:.1e} at {steps[0]:.0e}, least {errors[best]:.1e} at {steps[best]:.1e}, {errors[-1]:.1e}"
+        inner = 0 < best < len(steps) - 1 and max(errors[0], errors[-1]) > errors[best] * (1 + 1e-9)
+        name = "all devices" if chosen == N else f"{chosen} of {N} devices, scheme II"
+        parts[name] = exact(inner, f"{shown} at {steps[-1]:.0e}")
+    return every(parts)
 
 
-def slack(study) -> Finding:
-    parts, held = [], True
-    for name, values in {"chosen": (5, 20, 50), "fraction": (0.1, 0.5, 1.0), "rounds": (10, 100, 1000)}.items():
-        found = [theorem(**{name: v}).delta for v in values]
-        held = held and bool(np.all(np.diff(found) > 0))
-        parts.append(f"{name} {values}: {', '.join(f'{d:.2e}' for d in found)}")
-    return Finding(held, f"delta at {'; '.join(parts)}")
+@judge("epsilon-arbitrarily-small")
+def small():
+    return exact_range(theorem(step_size=1e-28).epsilon, 0.0, 1e-6, name="at eta = 1e-28: ")
 
 
-def small(study) -> Finding:
-    found = {eta: theorem(step_size=eta).epsilon for eta in (1e-8, 1e-10, 1e-12, 1e-14)}
-    return Finding(
-        found[1e-14] < 0.01 * found[1e-8], ", ".join(f"step {s:g}: epsilon {e:.2g}" for s, e in found.items())
-    )
-
-
-def best_step(study) -> Finding:
-    steps = np.logspace(-9, -5.5, 15)
-    errors = [error(eta, 300, len(P)) for eta in steps]
-    best = int(np.argmin(errors))
-    return Finding(
-        0 < best < len(steps) - 1,
-        f"exact W2 after 300 rounds, all devices: {errors[0]:.1e} at {steps[0]:.0e}, least {errors[best]:.1e} at "
-        f"{steps[best]:.1e}, {errors[-1]:.1e} at {steps[-1]:.0e}",
-    )
-
-
-def trade(study) -> Finding:
-    exact = [error(1e-7, 300, correlation=rho) for rho in RHOS]
-    runs = [pick(study, correlation=rho, step_size=1e-7) for rho in RHOS]
-    ran, spent = ([end(run, name, rows) for run in runs] for name, rows in (("w2", 10), ("epsilon", 1)))
-    held = all(np.all(np.diff(w) < 0) for w in (exact, ran)) and bool(np.all(np.diff(spent) > 0))
-    return Finding(
-        bool(held),
-        f"rho {RHOS}: exact W2 {', '.join(f'{w:.2e}' for w in exact)}; 300 replicas "
-        f"{', '.join(f'{w:.2e}' for w in ran)}; "
-        f"epsilon spent by the accountant at delta = {DELTA:g}: {', '.join(f'{e:.1f}' for e in spent)}",
-    )
-
-
-def more(study) -> Finding:
-    sizes = (5, 10, 20, 50)
-    errors = [error(1e-7, 300, S) for S in sizes]
-    return Finding(bool(np.all(np.diff(errors) < 0)), f"S {sizes}: exact W2 {', '.join(f'{w:.2e}' for w in errors)}")
-
-
-def none(study) -> Finding:
-    return Finding(np.isinf(theorem(correlation=1.0).epsilon), f"rho = 1: epsilon {theorem(correlation=1.0).epsilon}")
+@judge("theorem-g.3-scheme-1")
+def scheme_one():
+    ratios = [theorem("I", **case).epsilon / printed("I", **case)[0] for case in CASES]
+    return identical(ratios, 1, tolerance=1e-12)
 
 
 def figure(study):
@@ -134,44 +248,3 @@ def figure(study):
 def spent(result) -> plots.Series:
     """W2 against epsilon, round by round."""
     return plots.Series(plots.curve(result, "epsilon").y, plots.curve(result, "w2").y)
-
-
-claims = [
-    Claim(
-        "Epsilon grows with eta/(tau(1 - rho^2)), S/N and T",
-        grows,
-        published="epsilon_{K,T} is an increasing function of eta/(tau (1 - rho^2)), S/N, and T",
-        why="theorem 6.1 as printed; sensitivity of the toy's own rows",
-    ),
-    Claim(
-        "Delta grows with S/N, the batch fraction and T",
-        slack,
-        published="delta_{K,T} is an increasing function of S/N, gamma, and T",
-        why="theorem 6.1; gamma is the batch fraction here (A11)",
-    ),
-    Claim(
-        "Epsilon can be made arbitrarily small by a smaller step",
-        small,
-        published="we can make epsilon_{K,T} arbitrarily small by decreasing eta for any fixed T",
-        why="theorem 6.1",
-    ),
-    Claim(
-        "For a fixed T there is a best step size for accuracy",
-        best_step,
-        published="there is an optimal eta to minimize W2(mu_T, mu) for fixed T",
-        why="exact moments in place of the paper's upper bound",
-    ),
-    Claim(
-        "Under partial participation a larger rho is more accurate and less private",
-        trade,
-        published="the bound on W2 is a decreasing function of rho; epsilon an increasing one",
-        why="exact moments, 300 replicas beside them, and the accountant over the same runs (A15)",
-    ),
-    Claim(
-        "More devices are more accurate",
-        more,
-        published="the upper bound of W2(mu_T, mu) is a decreasing function of S",
-        why="exact moments (A15)",
-    ),
-    Claim("With rho = 1 nothing is private", none, published="1 - rho^2 is in the denominator of epsilon_1", why="A17"),
-]

@@ -3,7 +3,7 @@
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, plots, system
+from fedsim.reproduce import pick, plots, system
 
 SCHEMES = ["full", "I", "II"]
 REGULARISATION = 1000.0  # in rows, as in the NeurIPS 2020 version of the benchmark (D12)
@@ -72,36 +72,3 @@ def figure(study):
         for batch in batches
     }
     return plots.panels(content, "communication rounds", "", "x")
-
-
-def converges(study) -> Finding:
-    """Whether every scheme comes nearer to theta_PS."""
-    ends = {s: (curve(pick(study, scheme=s))[:3].mean(), late(pick(study, scheme=s))) for s in SCHEMES}
-    return Finding(
-        all(b < 0.7 * a for a, b in ends.values()),
-        "distance to theta_PS, early and late: " + ", ".join(f"{s} {a:.3f} to {b:.3f}" for s, (a, b) in ends.items()),
-    )
-
-
-def full_is_nearest(study) -> Finding:
-    """Whether full participation ends nearest to theta_PS."""
-    ends = {s: late(pick(study, scheme=s)) for s in SCHEMES}
-    return Finding(ends["full"] < min(ends["I"], ends["II"]), ", ".join(f"{s} {v:.4f}" for s, v in ends.items()))
-
-
-def claims_at(batch_size: int) -> list[Claim]:
-    """What figures 8 and 9 show, each at its batch size."""
-    return [
-        Claim(
-            f"With batch size {batch_size} all schemes approach theta_PS",
-            converges,
-            published="distances to the PS solution fall",
-            why="step 40/(t + 200), regularisation 1000/n (D12)",
-        ),
-        Claim(
-            f"With batch size {batch_size} full participation is nearest to theta_PS",
-            full_is_nearest,
-            published="partial participation trails full participation at small batches",
-            why="equal means, more variance with fewer banks (D10)",
-        ),
-    ]

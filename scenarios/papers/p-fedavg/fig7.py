@@ -8,7 +8,7 @@ import _gaussian
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, pick, plots
+from fedsim.reproduce import pick, plots
 
 N, K, E = _gaussian.CLIENTS, 20, 5
 quick = {"rounds": 3000, "replicas": 40}
@@ -34,56 +34,8 @@ def scenario(*, rounds: int = 3000, replicas: int = 40) -> fs.Scenario:
     return _gaussian.scenario(problem(), step, E, rounds, "II", K, replicas, objective="scaled")
 
 
-def towards(study) -> Finding:
-    distances = np.sqrt(_gaussian.ran(pick(study)))
-    return Finding(
-        bool((np.diff(distances) < 0).all()),
-        f"root mean square distance {distances[0]:.1f} at the start, {distances[-1]:.1f} at the end, falling all "
-        f"the way",
-    )
-
-
-def speed(study) -> Finding:
-    """The mean follows (1 + t/10000)^(-5 x 0.1) up to the drift."""
-    result = pick(study)
-    t = E * result.sample_rounds[-1]
-    theory, own = 100 * (1 + t / 10_000) ** -0.5, float(np.sqrt(_gaussian.ran(result)[-1]))
-    return Finding(
-        abs(own / theory - 1) < 0.15, f"{own:.1f} after {t} iterations; 100 (1 + t/10000)^-0.5 = {theory:.1f}"
-    )
-
-
-def spreads(study) -> Finding:
-    p = weights()
-    growth = N / K * ((p**2).sum() + (1 - (p**2).sum()) * (K - 1) / (N - 1))
-    return Finding(growth <= 1, f"E (sum of weights)^2 = {growth:.3f} a round: the second moment is multiplied by it")
-
-
 def figure(study):
     own = plots.curve(pick(study), "distance_to_ps", power=2, steps=E)
     theory = plots.Series(own.x, 100**2 / (1 + own.x / 10_000), "guide")
     panel = {"replicas' mean": own, "100^2/(1 + t/10000), full participation": theory}
     return plots.panels({"scheme II, Var(p) = 0.01": panel}, *_gaussian.AXES)
-
-
-claims = [
-    Claim(
-        "Scheme II converges towards theta_PS with unequal weights",
-        towards,
-        published="sampling without replacement with Var(p) = 0.01 and step 5/(t + 10000)",
-        why="objectives scaled by p_i N (D3), which the lower step is for",
-    ),
-    Claim(
-        "It does so at the speed of full participation",
-        speed,
-        published="figure 7",
-        why="the mean's exponent is beta (1 - epsbar) = 0.5",
-    ),
-    Claim(
-        "The weights p_k N/K converge as well with such unequal clients",
-        spreads,
-        expected="cannot",
-        published="scheme II averages with p_k N/K (equation 5)",
-        why="D2: these weights do not sum to one; their random sum multiplies theta every round",
-    ),
-]

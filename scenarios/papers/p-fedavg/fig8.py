@@ -15,4 +15,3 @@ def scenario(*, scheme: str = "full", rounds: int = 900, replicas: int = 10) -> 
 
 
 figure = _credit.figure
-claims = _credit.claims_at(BATCH_SIZE)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import pick, system
+from fedsim.reproduce import pick, stream, system
 
 BITS = (4, 8, 16)
 COMPRESSED = [f"QLSD++ {b}" for b in BITS]
@@ -46,7 +46,7 @@ def scenario(problem, name: str, step_size: float, iterations: int, initial) -> 
         initial=initial,
         metrics=(),
         dtype="float32",
-        seed=1,
+        seed=stream("qlsd/logistic", name),
         **system(problem.clients),
     )
 

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import pick, system
+from fedsim.reproduce import pick, stream, system
 
 CLIENTS, LOCAL_STEPS = 20, 4  # of FSGLD's visits
 METHODS = ["SGLD", "QLSD", "QLSD PP", "QLSD++", "QLSD++ PP", "FSGLD"]
@@ -80,7 +80,7 @@ def scenario(method: str, rate: float, iterations: int, rows: int, tests: int, m
         evaluate_every=rounds,
         record=fs.Record(warmup=rounds // 2, every=max(1, rounds // 30), rounds_every=rounds),
         dtype="float32",
-        seed=1,
+        seed=stream("qlsd/nets", method, rate),
         **({} if method == "SGLD" else system(CLIENTS)),
     )
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.reproduce import plots, system
+from fedsim.reproduce import plots, stream, system
 
 CLIENTS, DIM = 20, 50
 STEP = 4.9e-4
@@ -37,7 +37,7 @@ def scenario(name: str, step_size: float, iterations: int, sampled: int, replica
         record=fs.Record(warmup=iterations - sampled, every=max(1, sampled // 500), rounds_every=iterations),
         metrics=(),
         replicas=replicas,
-        seed=1,
+        seed=stream("qlsd/toy", name, step_size),
         **system(CLIENTS, phones=False),
     )
 

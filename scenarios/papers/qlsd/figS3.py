@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding, bootstrap, pick, plots, system
+from fedsim.reproduce import pick, plots, stream, system
 
 CLIENTS, ROWS, LEVELS, STEP = 50, 50, [2, 4], 1e-4
 MEMORY = ["none", "memory"]
@@ -36,7 +36,7 @@ def scenario(*, levels: int = 2, memory: str = "memory", iterations: int = 20_00
         initial=posterior()[0],
         metrics=(),
         replicas=replicas,
-        seed=1,
+        seed=stream("qlsd/figS3", levels, memory),
         **system(CLIENTS, phones=False),
     )  # fmt: skip
 
@@ -58,37 +58,6 @@ def posterior() -> tuple[np.ndarray, np.ndarray]:
     return centre, variance
 
 
-def errors(study, levels: int, memory: str) -> np.ndarray:
-    """|variance of a run - the posterior's| over the latter, of every run."""
-    samples = pick(study, levels=levels, memory=memory).samples
-    return np.linalg.norm(samples.var(axis=0) - posterior()[1], axis=1) / np.linalg.norm(posterior()[1])
-
-
-def compared(study, levels: int) -> Finding:
-    without, own = errors(study, levels, "none"), errors(study, levels, "memory")
-    low, high = bootstrap(without - own)
-    return Finding(
-        low > 0,
-        f"relative error of the variance, s = {levels}: {without.mean():.2f} without memory, {own.mean():.2f} with; "
-        f"difference 95 % {low:.2f} to {high:.2f}",
-        undecided=low <= 0 <= high,
-    )
-
-
-def coarse(study) -> Finding:
-    return compared(study, 2)
-
-
-def finer(study) -> Finding:
-    return compared(study, 4)
-
-
-def omega(study) -> Finding:
-    gains = {s: errors(study, s, "none").mean() - errors(study, s, "memory").mean() for s in LEVELS}
-    by_levels = ", ".join(f"s = {s} (omega = {fs.codecs.QSGD(s).omega(2):.2f}): {g:.3f}" for s, g in gains.items())
-    return Finding(gains[2] > gains[4], f"what memory takes off the relative error: {by_levels}")
-
-
 def figure(study):
     content = {
         f"s = {levels}": {
@@ -105,25 +74,3 @@ def running(result) -> plots.Series:
     at = np.unique(np.geomspace(min(20, len(result.samples)), len(result.samples), 40).astype(int))
     so_far = np.array([np.linalg.norm(result.samples[:n].var(axis=0) - posterior()[1], axis=1).mean() for n in at])
     return plots.Series(result.sample_rounds[at - 1], so_far / np.linalg.norm(posterior()[1]))
-
-
-claims = [
-    Claim(
-        "With s = 2 memory lowers the error of the variance",
-        coarse,
-        published="the memory mechanism reduces the impact of the compression on the asymptotic bias",
-        why="reference by quadrature; alpha = 1/(1 + omega) (C9), memories start at 0 (C4)",
-    ),
-    Claim(
-        "With s = 4 as well",
-        finer,
-        published="s in {2, 4}",
-        why="reference by quadrature; alpha = 1/(1 + omega) (C9), memories start at 0 (C4)",
-    ),
-    Claim(
-        "It matters more where omega is large",
-        omega,
-        published="when omega is large",
-        why="omega = min(d/s^2, sqrt(d)/s) (C9)",
-    ),
-]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from tools import real_data
 
 from fedsim.errors import InvalidInput
-from fedsim.reproduce import quotations
+from fedsim.reproduce import claims
+from fedsim.reproduce.sources import forms, occurs
 from fedsim.scenario_file import scenarios_folder
 
 TEXTS = {  # paper: its stored text, in the folder that FEDSIM_PAPERS names
@@ -18,23 +17,6 @@ TEXTS = {  # paper: its stored text, in the folder that FEDSIM_PAPERS names
     "private-fedpaq": "private-fedpaq.txt",
     "qlsd": "qlsd.txt",
 }
-LIGATURES = {"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"}
-HYPHEN = re.compile(r"(\w)-\s*\n\s*(\w)")
-
-
-def plain(text: str) -> str:
-    """Ligatures spelled out, runs of white space as one space."""
-    return " ".join(text.translate(str.maketrans(LIGATURES)).split())
-
-
-def forms(text: str) -> tuple[str, str]:
-    """A paper's text with hyphens at line ends dropped, and with them kept."""
-    return plain(HYPHEN.sub(r"\1\2", text)), plain(HYPHEN.sub(r"\1-\2", text))
-
-
-def occurs(quote: str, paper: tuple[str, str]) -> bool:
-    return any(plain(quote) in form for form in paper)
-
 
 # --- The matcher -----------------------------------------------------------------------------------------------------
 
@@ -76,7 +58,7 @@ def test_a_changed_word_or_number_is_no_quotation(quote):
 
 def test_a_changed_number_of_a_real_quotation_is_found():
     paper = forms(real_data.find("FEDSIM_PAPERS", TEXTS["fa-ld"]).read_text(encoding="utf-8"))
-    (quote,) = {q.quote for q in quotations.load("fa-ld") if q.id == "fig1a-optimal-k"}
+    (quote,) = {q.quote for q in claims.load("fa-ld") if q.id == "fig1a-optimal-k"}
     assert occurs(quote, paper)
     assert not occurs(quote.replace("3000", "300"), paper)
     assert not occurs(quote.replace("savings", "costs"), paper)
@@ -85,21 +67,21 @@ def test_a_changed_number_of_a_real_quotation_is_found():
 # --- The files -------------------------------------------------------------------------------------------------------
 
 
-def test_every_paper_with_figures_has_quotations():
+def test_every_paper_with_figures_has_claims():
     folders = {path.parent.name for path in (scenarios_folder() / "papers").glob("*/[!_]*.py")}
-    assert folders == set(quotations.papers()) == set(TEXTS)
+    assert folders == set(claims.papers()) == set(TEXTS)
 
 
 @pytest.mark.parametrize("paper", TEXTS)
 def test_every_quotation_occurs_in_the_papers_text(paper):
     text = forms(real_data.find("FEDSIM_PAPERS", TEXTS[paper]).read_text(encoding="utf-8"))
-    assert [q.id for q in quotations.load(paper) if not occurs(q.quote, text)] == []
+    assert [q.id for q in claims.load(paper) if not occurs(q.quote, text)] == []
 
 
 @pytest.mark.parametrize("paper", TEXTS)
 def test_every_figure_file_has_a_claim(paper):
     figures = {path.stem for path in (scenarios_folder() / "papers" / paper).glob("[!_]*.py")}
-    assert figures <= {q.figure for q in quotations.load(paper)}
+    assert figures <= {q.figure or "theorems" for q in claims.load(paper)}
 
 
 # --- The reader ------------------------------------------------------------------------------------------------------
@@ -130,9 +112,9 @@ def write(folder, text):
     return file
 
 
-def test_a_table_becomes_a_quotation_with_single_spaces(tmp_path):
-    (found,) = quotations.read(write(tmp_path, GOOD))
-    assert found == quotations.Quotation(
+def test_a_table_becomes_a_claim_with_single_spaces(tmp_path):
+    (found,) = claims.read(write(tmp_path, GOOD))
+    assert found == claims.Claim(
         "a", "fig1", "two words", "section 1", "W2", "smaller", 0.5, "a half", "exact", True, ("Earlier: 0.6.",)
     )
 
@@ -159,20 +141,20 @@ def test_a_table_becomes_a_quotation_with_single_spaces(tmp_path):
 def test_a_mistake_is_refused_in_one_sentence(tmp_path, old, new, message):
     assert old in GOOD
     with pytest.raises(InvalidInput, match=message) as raised:
-        quotations.read(write(tmp_path, GOOD.replace(old, new, 1)))
+        claims.read(write(tmp_path, GOOD.replace(old, new, 1)))
     assert "\n" not in str(raised.value)
 
 
 def test_two_claims_with_one_id_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="'a' occurs more than once"):
-        quotations.read(write(tmp_path, GOOD + GOOD))
+        claims.read(write(tmp_path, GOOD + GOOD))
 
 
 def test_a_claim_may_belong_to_no_figure(tmp_path):
-    (found,) = quotations.read(write(tmp_path, GOOD.replace('"fig1"', '""')))
+    (found,) = claims.read(write(tmp_path, GOOD.replace('"fig1"', '""')))
     assert found.figure == ""
 
 
 def test_an_unknown_paper_is_refused_with_the_known_ones():
     with pytest.raises(InvalidInput, match="choose among fa-hmc, fa-ld, p-fedavg, private-fedpaq, qlsd"):
-        quotations.load("fedavg")
+        claims.load("fedavg")

@@ -1,0 +1,1 @@
+"""FA-HMC: theorems, and sentences without a figure."""

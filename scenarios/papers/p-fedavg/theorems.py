@@ -1,0 +1,1 @@
+"""P-FedAvg: theorems, and sentences without a figure."""

@@ -1,0 +1,1 @@
+"""Private FedPAQ: theorems, and sentences without a figure."""

@@ -1,0 +1,1 @@
+"""QLSD: theorems, and sentences without a figure."""
