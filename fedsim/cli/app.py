@@ -361,7 +361,7 @@ def docs() -> None:
             "the manual is not built; run pip install 'fedsim-systems[docs]' and python -m fedsim.docs build, or read "
             "it in the terminal: fedsim explain"
         )
-    webbrowser.open(page.as_uri())
+    webbrowser.open_new_tab(page.as_uri())
     print_lines(f"manual  {page}")
 
 

@@ -49,14 +49,14 @@ def activity(folder: Path, name: str = lock.LOCK) -> Activity:
         value = owner.get(key)
         return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else None
 
-    def whole(key: str) -> int | None:
+    def integer(key: str) -> int | None:
         value = number(key)
         return None if value is None else int(value)
 
     since, noted, host = number("since"), number("noted"), owner.get("host")
     return Activity(
-        host if isinstance(host, str) else None, whole("pid"), None if since is None else max(0.0, now - since),
-        None if noted is None else max(0.0, now - noted), whole("round"), whole("rounds"), _left(owner),
+        host if isinstance(host, str) else None, integer("pid"), None if since is None else max(0.0, now - since),
+        None if noted is None else max(0.0, now - noted), integer("round"), integer("rounds"), _left(owner),
     )  # fmt: skip
 
 

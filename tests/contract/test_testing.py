@@ -289,7 +289,11 @@ def test_sound_parts_pass(sound):
     assert len(check(sound)) >= 2
 
 
-@pytest.mark.parametrize("policy", [ByLoss(), fs.participation.uniform(60), fs.participation.first(3, of=20)], ids=repr)
+@pytest.mark.parametrize(
+    "policy",
+    [ByLoss(), fs.participation.uniform(60), fs.participation.first(3, of=20)],
+    ids=lambda policy: type(policy).__name__,
+)
 def test_policies_that_select_more_than_a_few_clients_are_checked(policy):
     with warnings.catch_warnings():
         warnings.simplefilter("error", fs.errors.ResultWarning)  # losses are reported

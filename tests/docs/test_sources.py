@@ -139,7 +139,7 @@ def test_docs_opens_the_site_or_explains_how_to_build_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open_new_tab", opened.append)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert call(["docs"]) == 2
     assert "python -m fedsim.docs build" in capsys.readouterr().err

@@ -15,6 +15,7 @@ import pytest
 
 import fedsim as fs
 
+HAS_METER = find_spec("flwr") is not None and find_spec("flwr.supercore.task_identity") is not None
 PYPROJECT = """
 [build-system]
 requires = ["hatchling"]
@@ -121,7 +122,7 @@ def deployment(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("flwr.supercore.task_identity") is None, reason="this version of flwr has no meter")
+@pytest.mark.skipif(not HAS_METER, reason="this version of flwr has no meter")
 def test_bytes_are_those_of_flowers_meter_to_one_percent(app, deployment):
     until_s = time.monotonic() + DEADLINE_S
     while "run-id" not in (found := deployment("run", str(app))):

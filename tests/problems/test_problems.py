@@ -283,7 +283,7 @@ def test_weights_are_the_clients_shares_of_the_data():
     assert np.allclose(weights_of(gaussian()), np.array(SIZES) / N)
 
     class Own:
-        sizes, weights = np.array([1, 1]), (0.25, 0.75)
+        clients, sizes, weights = 2, np.array([1, 1]), (0.25, 0.75)
 
     assert weights_of(Own()).tolist() == [0.25, 0.75]
 
