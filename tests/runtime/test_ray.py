@@ -25,6 +25,7 @@ from tools.follow import followed
 
 import fedsim as fs
 from fedsim.analysis.hosts import host_lines
+from fedsim.cli.status import status
 from fedsim.errors import ClientFailed, Interrupted, InvalidInput, RuntimeFailed
 from fedsim.runtime import ray as ray_runtime
 from fedsim.runtime.ray import Ray
@@ -107,6 +108,9 @@ def test_a_result_lists_what_each_host_models(cluster, tmp_path):
     assert lines[0].split() == ["host", "clients", "holds", "uplink", "delay", "downlink", "compute", "dropout", "node"]
     assert "3-5" in lines[2]
     assert "400 kbit/s - 600 kbit/s" in lines[2]
+    printed, code = status(tmp_path / "out")
+    assert (code, printed[0]) == (0, "complete")
+    assert printed[1].split()[:3] == ["host", "clients", "holds"]
     assert fs.run(scenario()).hosts is None
 
 
