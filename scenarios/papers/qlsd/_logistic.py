@@ -9,11 +9,11 @@ from functools import cache
 import numpy as np
 
 import fedsim as fs
-from fedsim.reproduce import pick, stream, system
+from fedsim.reproduce import Outcome, found, stream, system, within_range
 
 BITS = (4, 8, 16)
 COMPRESSED = [f"QLSD++ {b}" for b in BITS]
-LOCAL_STEPS = 10  # of the rivals, between two uploads
+LOCAL_STEPS = 10  # of the rivals, between two uploads; the paper does not give it
 
 
 def algorithm(name: str, problem, step_size: float, start):
@@ -35,53 +35,55 @@ def algorithm(name: str, problem, step_size: float, start):
     raise fs.errors.InvalidInput(f"method={name!r}: choose QLSD++, LSD++, DG-SGLD, FSGLD or MALA")
 
 
-def scenario(problem, name: str, step_size: float, iterations: int, initial) -> fs.Scenario:
-    policy = fs.participation.with_replacement(1) if name == "FSGLD" else fs.participation.full()
+def scenario(
+    figure: str, problem, name: str, step_size: float, iterations: int, burn_in: int, initial, replicas: int, seed: int
+) -> fs.Scenario:  # fmt: skip
+    """The method "reference" is LSD++ with its own random numbers and four times as many iterations."""
+    own = "LSD++" if name == "reference" else name
+    iterations = iterations * 4 if name == "reference" else iterations
+    policy = fs.participation.with_replacement(1) if own == "FSGLD" else fs.participation.full()
     return fs.Scenario(
         problem=problem,
-        algorithm=algorithm(name, problem, step_size, initial),
+        algorithm=algorithm(own, problem, step_size, initial),
         participation=policy,
         budget=fs.Budget(rounds=iterations),
-        record=fs.Record(warmup=iterations // 3, every=max(1, iterations // 400), rounds_every=iterations),
+        record=fs.Record(warmup=burn_in, every=max(1, (iterations - burn_in) // 200), rounds_every=iterations),
         initial=initial,
         metrics=(),
         dtype="float32",
-        seed=stream("qlsd/logistic", name),
+        replicas=replicas,
+        seed=stream(f"qlsd/{figure}", name, seed),
         **system(problem.clients),
     )
 
 
+def potential(problem, theta: np.ndarray) -> np.ndarray:
+    """-log pi; a problem's mean loss is -log pi over its rows."""
+    return np.asarray(problem.loss(theta) * problem.sizes.sum())
+
+
 @cache
-def threshold(study, problem, name: str, alpha: float = 0.01) -> float:
-    """The (1 - alpha) quantile of -log pi over a run's samples; a problem's mean loss is -log pi over its rows."""
-    samples = pick(study, method=name).samples.reshape(-1, problem.dim)
-    return float(np.quantile(problem.loss(samples) * problem.sizes.sum(), 1 - alpha))
+def thresholds(study, problem, name: str, alpha: float = 0.01) -> np.ndarray:
+    """The (1 - alpha) quantile of -log pi over the samples, of every chain."""
+    chains = np.concatenate([run.samples for run in found(study, method=name)], axis=1)
+    return np.array([np.quantile(potential(problem, chains[:, r]), 1 - alpha) for r in range(chains.shape[1])])
 
 
-def errors(study, problem, names: list[str], reference: str) -> dict[str, float]:
-    """{method: relative error of the threshold}."""
-    true = threshold(study, problem, reference)
-    return {n: abs(threshold(study, problem, n) - true) / true for n in names}
+def errors(study, problem, name: str) -> np.ndarray:
+    """Relative error of the threshold of every chain, against the mean of the reference's chains."""
+    true = thresholds(study, problem, "reference").mean()
+    return np.abs(thresholds(study, problem, name) - true) / true
+
+
+def within_factor(values: np.ndarray, published: float, factor: float = 2.0) -> Outcome:
+    return within_range(values, published / factor, published * factor, published=f"{published:.1e}")
 
 
 def bits(study, name: str) -> float:
-    """Uplink bits of a round."""
-    rounds = pick(study, method=name).rounds
-    return float(rounds["uplink_bits"].sum() / rounds["round"].max())
-
-
-def steps(name: str) -> int:
-    """Iterations of the chain in a round."""
-    return LOCAL_STEPS if name in ("DG-SGLD", "FSGLD") else 1
-
-
-def efficiencies(study, names: list[str]) -> dict[str, float]:
-    """{method: LSD++'s uplink bits for an iteration over the method's}."""
-    return {n: bits(study, "LSD++") / (bits(study, n) / steps(n)) for n in names}
-
-
-def shown(values: dict[str, float], form: str = ".1e") -> str:
-    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
+    """Uplink bits of an iteration of one chain; a round of the rivals has several."""
+    run = found(study, method=name)[0]
+    rounds = float(run.rounds["uplink_bits"].sum() / len(run.replicas) / run.rounds["round"].max())
+    return rounds / (LOCAL_STEPS if name in ("DG-SGLD", "FSGLD") else 1)
 
 
 def surrogates(problem, theta) -> tuple[np.ndarray, np.ndarray]:

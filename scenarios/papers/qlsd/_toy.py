@@ -1,10 +1,11 @@
 """QLSD's Gaussian toy: 20 unbalanced clients in 50 dimensions, and what each algorithm sends."""
 
 import numpy as np
+from scipy.stats import t
 
 import fedsim as fs
 from fedsim import rng
-from fedsim.reproduce import plots, stream, system
+from fedsim.reproduce import Outcome, plots, stream, system
 
 CLIENTS, DIM = 20, 50
 STEP = 4.9e-4
@@ -28,7 +29,9 @@ def algorithm(name: str, step_size: float):
     return make(step_size=step_size, batch_size=0.1, codec=codec)
 
 
-def scenario(name: str, step_size: float, iterations: int, sampled: int, replicas: int) -> fs.Scenario:
+def scenario(
+    figure: str, name: str, step_size: float, iterations: int, sampled: int, replicas: int, seed: int
+) -> fs.Scenario:
     """The last `sampled` iterations give up to 500 samples."""
     return fs.Scenario(
         problem=problem(),
@@ -37,7 +40,7 @@ def scenario(name: str, step_size: float, iterations: int, sampled: int, replica
         record=fs.Record(warmup=iterations - sampled, every=max(1, sampled // 500), rounds_every=iterations),
         metrics=(),
         replicas=replicas,
-        seed=stream("qlsd/toy", name, step_size),
+        seed=stream(f"qlsd/{figure}", name, step_size, seed),
         **system(CLIENTS, phones=False),
     )
 
@@ -49,15 +52,38 @@ def truth() -> float:
     return float(np.mean([np.linalg.norm(mean + draws, axis=1), np.linalg.norm(mean - draws, axis=1)]))
 
 
-def error(result) -> np.ndarray:
-    """(average of |theta| over a run's samples - truth)^2 of every run, (replicas,)."""
-    return (np.linalg.norm(result.samples, axis=2).mean(axis=0) - truth()) ** 2
+def errors(results, budget: float | None = None) -> np.ndarray:
+    """Squared error of the average of |theta| after this many bits of all clients, of every run; None: at the end."""
+    found = []
+    for result in results:
+        norms = np.linalg.norm(result.samples, axis=2)  # (samples, replicas)
+        if budget is not None:
+            norms = norms[: max(1, int(budget / bits_per_sample(result)))]
+        found.append((norms.mean(axis=0) - truth()) ** 2)
+    return np.concatenate(found)
 
 
-def variance_ratio(result) -> float:
-    """Variance about the exact mean over the posterior's, pooled over coordinates, runs and sampled iterations."""
-    mean, covariance = problem().exact()
-    return float(((result.samples - mean) ** 2).mean() / covariance[0, 0])
+def bits_per_sample(result) -> float:
+    """Uplink bits of all clients between two samples."""
+    return bits(result) * CLIENTS * int(result.sample_rounds[-1] - result.sample_rounds[-2])
+
+
+def ratio(own: np.ndarray, other: np.ndarray, low: float, high: float) -> Outcome:
+    """Judge a ratio of two means over independent runs by the interval of its logarithm."""
+    error = np.sqrt(sum(x.var(ddof=1) / len(x) / x.mean() ** 2 for x in (own, other)))
+    half = float(t.ppf(0.975, min(len(own), len(other)) - 1)) * error
+    value = own.mean() / other.mean()
+    below, above = float(value * np.exp(-half)), float(value * np.exp(half))
+    verdict = (
+        "held" if low <= below and above <= high else "not held" if above < low or below > high else "inconclusive"
+    )
+    if verdict == "inconclusive" and above - below >= high - low:
+        verdict = "not run"  # the interval is wider than what the sentence allows: more runs
+    count = min(len(own), len(other))
+    return Outcome(
+        verdict, f"ratio {value:.3g} (95 % {below:.3g} to {above:.3g}, {count} runs)", "", (below, above), count,
+        f"about {int(count * (np.log(above / below) / np.log(high / low)) ** 2) + 1:,} runs",
+    )  # fmt: skip
 
 
 def bits(result) -> float:
@@ -76,5 +102,4 @@ def mse(result) -> plots.Series:
     norms = np.linalg.norm(result.samples, axis=2)  # (samples, replicas)
     count = np.arange(1, len(norms) + 1)
     error = (norms.cumsum(axis=0) / count[:, None] - truth()) ** 2
-    every = int(result.sample_rounds[-1] - result.sample_rounds[-2])
-    return plots.Series(bits(result) * CLIENTS * every * count, error.mean(axis=1))
+    return plots.Series(bits_per_sample(result) * count, error.mean(axis=1))
