@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 SPECIAL = re.compile(r"(`[^`]*`)|([*|])|(?<=\w)_(?=\W|$)")
 
 
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, bool]:
     """Rewrite docstrings, as an extension of Sphinx."""
     app.connect("autodoc-process-docstring", process)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def process(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Rewrite the lines of a docstring, as an event of autodoc."""
     lines[:] = as_rst(lines)
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any
+from types import ModuleType
 
 import fedsim as fs
 from fedsim.docs import gallery, papers
@@ -134,7 +134,7 @@ def _summary(names: Iterable[str]) -> list[str]:
     return [*head, *(f"   ~{name}" for name in names), "```", ""]
 
 
-def members(module: Any) -> list[str]:
+def members(module: ModuleType) -> list[str]:
     """Return the documented functions, classes and modules that a module exports."""
     named = getattr(module, "__all__", None)
     if named is None:

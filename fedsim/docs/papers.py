@@ -36,7 +36,7 @@ def stored_verdicts(paper: Path) -> dict[str, str]:
     return {str(row["claim"]): str(row["verdict"]) for row in rows}
 
 
-def _rows(value: Any) -> Iterator[dict[str, Any]]:
+def _rows(value: object) -> Iterator[dict[str, Any]]:
     """Yield the parts of a stored file that have a claim and a verdict."""
     if isinstance(value, dict) and "claim" in value and "verdict" in value:
         yield value

@@ -20,6 +20,8 @@ from fedsim.flower import flwr_names as flwr
 
 if TYPE_CHECKING:
     from flwr.app import Context
+    from flwr.server import ClientManager, Server, ServerConfig
+    from flwr.server.strategy import Strategy
 
     from fedsim.flower.grid import Grid
 
@@ -33,7 +35,8 @@ def without_threads(context: Context) -> Iterator[None]:
     workflow = import_module("flwr.server.workflow.default_workflows")
 
     def start_grid(
-        *, grid: Grid, server: Any = None, config: Any = None, strategy: Any = None, client_manager: Any = None
+        *, grid: Grid, server: Server | None = None, config: ServerConfig | None = None,
+        strategy: Strategy | None = None, client_manager: ClientManager | None = None,
     ) -> None:  # fmt: skip
         """Run a strategy as Flower's `start_grid` does."""
         names = import_module("flwr.server")
@@ -76,7 +79,7 @@ class _WithTimeout:
         return self.grid.send_and_receive(messages)
 
 
-def _register_when_asked(grid: Grid, client_manager: Any) -> tuple[Any, threading.Event, threading.Event]:
+def _register_when_asked(grid: Grid, client_manager: ClientManager) -> tuple[Any, threading.Event, threading.Event]:
     """Have a client manager register the nodes online when it is asked for nodes; it waits in virtual time."""
     stop, done = threading.Event(), threading.Event()
     stop.set()  # so that Flower's function returns when it has wrapped the manager's methods

@@ -71,7 +71,7 @@ def executor_of(runtime: Runtime | None, caller: ClientCaller, description: Desc
 
         pool = ActorPool(runtime, remote.caller)
         try:
-            yield Hosts(pool)
+            yield RayHosts(pool)
         finally:
             pool.close()
     else:
@@ -97,7 +97,7 @@ class Pool:
             raise RuntimeFailed("a process that executes ClientApps died; look at the machine's memory") from None
 
 
-class Hosts:
+class RayHosts:
     """Calls on Ray actors."""
 
     eager = True

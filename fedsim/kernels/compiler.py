@@ -87,6 +87,9 @@ class KernelDispatcher(CPUDispatcher):  # type: ignore[misc]
 class InnerDispatcher(CPUDispatcher):  # type: ignore[misc]
     """A function that kernels call, compiled once for each tuple of argument types."""
 
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        raise TypeError(f"{self.py_func.__qualname__} has no entry for Python; call it in a kernel")
+
     def get_call_template(self, args: Sequence[Any], kws: dict[str, Any]) -> Any:
         plain = {name: unliteral(kind) for name, kind in kws.items()}
         return super().get_call_template([unliteral(kind) for kind in args], plain)

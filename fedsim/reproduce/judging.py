@@ -86,11 +86,11 @@ def _joined(outcomes: Mapping[str, Outcome], verdict: Verdict) -> Outcome:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def judge(id: str, **arguments: Any) -> Callable[[Function], Function]:
+def judge(id: str, **arguments: object) -> Callable[[Function], Function]:
     """Register a function as the judge of a claim, to be called with these arguments."""
 
     def register(function: Function) -> Function:
-        own: dict[str, dict[str, Any]] = function.__dict__.setdefault("judges", {})
+        own: dict[str, dict[str, object]] = function.__dict__.setdefault("judges", {})
         if id in own:
             raise InvalidInput(f"judge({id!r}): {function.__name__} judges this claim already; remove one of them")
         own[id] = arguments

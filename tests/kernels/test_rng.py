@@ -18,6 +18,7 @@ from scipy import stats
 
 from fedsim import rng
 from fedsim.errors import InvalidInput
+from fedsim.kernels.compiler import KernelDispatcher, dispatched_by
 from fedsim.kernels.cpu import draws
 from fedsim.rng import Draws, Stream, elementary
 
@@ -63,7 +64,13 @@ def test_philox_has_the_published_answers(counter, key, answer):
 @pytest.mark.parametrize("counter, key, answer", KNOWN)
 def test_compiled_philox_has_the_published_answers(counter, key, answer):
     words = [np.uint32(w) for w in (*counter, *key)]
-    assert tuple(int(w) for w in draws.philox(*words)) == answer
+    kernel = dispatched_by(KernelDispatcher)(lambda a, b, c, d, k, m: draws.philox(a, b, c, d, k, m))
+    assert tuple(int(w) for w in kernel(*words)) == answer
+
+
+def test_an_inner_function_is_not_called_from_python():
+    with pytest.raises(TypeError, match="philox has no entry for Python"):
+        draws.philox(*[np.uint32(0)] * 6)
 
 
 def test_philox_broadcasts_over_arrays_of_counters():

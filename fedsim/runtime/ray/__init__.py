@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -148,7 +149,7 @@ class RaySession:
         back[np.concatenate(picks)] = np.arange(len(order))
         return joined.part(back)
 
-    def _in_thread(self, function: Any, *arguments: Any) -> Any:
+    def _in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
         return asyncio.get_running_loop().run_in_executor(self._waiting, function, *arguments)
 
     def _call(self, index: int, part: Batch, message: object, in_full: bool = False) -> BatchCall:
@@ -195,7 +196,7 @@ class RaySession:
         done: Learnt = pickle.loads(self._answer(again(), again)[1])
         return done
 
-    def _answer(self, call: Any, again: Any) -> tuple[Any, bytes]:
+    def _answer(self, call: HostCall, again: Callable[[], HostCall]) -> tuple[Any, bytes]:
         """Return a host's answer; raise what its client's code raised, which is not repeated."""
         try:
             return self._hosts.answer(call, again)

@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from fedsim.errors import InvalidInput, RuntimeFailed
 from fedsim.runtime.ray.private import OwnRay, print_no_errors, signals_restored
@@ -30,15 +31,15 @@ LOST_S = 15.0  # without a connection to a joined cluster; after 60 s Ray ends t
 Address = tuple[str, int]
 
 
-def check_address(address: Any) -> None:
+def check_address(address: object) -> None:
     """Refuse what is not an address: Ray would try for minutes."""
     good = r"auto|local|(ray://)?([\w.\-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}"
-    fits = isinstance(address, str) and re.fullmatch(good, address, re.ASCII)
-    if not fits or (":" in address and not 0 < int(address.rpartition(":")[2]) < 2**16):
+    text = address if isinstance(address, str) and re.fullmatch(good, address, re.ASCII) else ""
+    if not text or (":" in text and not 0 < int(text.rpartition(":")[2]) < 2**16):
         raise InvalidInput(f"Ray(address={short_repr(address)}): write host:port, such as '10.0.0.1:6379', or 'auto'")
 
 
-def join(ray: Any, address: object) -> None:
+def join(ray: ModuleType, address: object) -> None:
     """Join the cluster at `address`; refuse one that does not answer, which Ray would try for minutes."""
     place = str(address).removeprefix("ray://")
     try:
@@ -157,7 +158,7 @@ def _fits(cluster: Cluster, cpus: int) -> bool:
     return not cluster.own.lost and cluster.own.cpus >= cpus
 
 
-def _vital(ray: Any) -> list[Address]:
+def _vital(ray: ModuleType) -> list[Address]:
     """Return the addresses of a joined cluster's head and of this machine's part of it, where they are known."""
     context = ray.get_runtime_context()
     found: list[Address] = []

@@ -35,11 +35,11 @@ class ActorPool:
             release(self._cluster)
             raise
 
-    def submit(self, number: int, argument: Any) -> Submitted:
+    def submit(self, number: int, argument: object) -> Submitted:
         """Start a call; return what `result` takes."""
         return Submitted(self._call(number % len(self._hosts.actors), argument), argument)
 
-    def _call(self, index: int, argument: Any) -> HostCall:
+    def _call(self, index: int, argument: object) -> HostCall:
         host = self._hosts.actors[index]
         return HostCall(index, host, host.call.remote(argument))
 
@@ -71,6 +71,6 @@ class Actor:
 
         return str(ray.get_runtime_context().get_node_id())
 
-    def call(self, argument: Any) -> Any:
+    def call(self, argument: object) -> Any:
         self.function = self.function or self.make()
         return self.function(argument)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -161,10 +161,10 @@ def device_tables(system: System, devices: DeviceColumns) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def per_client(clients: int, dtype: Any, columns: Any) -> Array:
+def per_client(clients: int, dtype: np.dtype[Any], columns: NamedTuple) -> Array:
     """Return a record for each client from columns of the same names, one number or one per client each."""
     out = np.zeros(clients, dtype)
-    for name in dtype.names:
+    for name in dtype.names or ():
         out[name] = getattr(columns, name)
     return out
 
