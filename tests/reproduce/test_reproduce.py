@@ -223,7 +223,7 @@ def test_a_mistake_in_the_claims_that_are_given_up_is_refused(toy: Path, text: s
         not_run("toy")
 
 
-JUDGED = ("fa-ld", "private-fedpaq", "qlsd")  # papers whose claims all have a judge, or a reason why they are not run
+JUDGED = ("fa-hmc", "fa-ld", "p-fedavg", "private-fedpaq", "qlsd")  # papers whose claims all have a judge, or a reason
 
 
 @pytest.mark.parametrize("paper", JUDGED)
