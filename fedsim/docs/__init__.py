@@ -26,9 +26,7 @@ def explain(topic: str | None = None) -> Summary:
         lines += ["", f"  {'A5, C1, ...':{wide}}one decision by the code that a docstring or an error gives"]
         return Summary("\n".join(lines))
     if not isinstance(topic, str):
-        raise InvalidInput(
-            f"explain({short_repr(topic)}): name a topic, one of {', '.join(pages)}, or a code such as A5"
-        )
+        raise InvalidInput(f"explain({short_repr(topic)}): name a topic; fedsim explain, or fs.explain(), lists them")
     name = topic.strip().strip("()")
     if name.lower() in pages:
         return Summary(pages[name.lower()].rstrip())
@@ -39,7 +37,7 @@ def explain(topic: str | None = None) -> Summary:
         if found:
             return Summary(found[0].rstrip())
     raise InvalidInput(
-        f"explain({short_repr(topic)}): there is no such page; choose one of {', '.join(pages)}, or a code such as A5"
+        f"explain({short_repr(topic)}): there is no such page; fedsim explain, or fs.explain(), lists them"
     )
 
 

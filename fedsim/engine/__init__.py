@@ -49,14 +49,14 @@ async def simulate(
     session = runtime.open(scenario.parts.algorithm.wrapped, setting)
     try:
         system = System(scenario, setting, timing_only)
-        check_steps(system)
         learner = Learner(system, session)
+        check_steps(system)
         check_run(system, learner.sizes)
         checkpoints = checkpoints or Checkpointer(None, "", None, None)
         run = Run(system, learner, checkpoints, observers)
         await run.drive(*choose(system, learner.sizes, learner, clock, saves=checkpoints.files is not None))
         if not timing_only:
-            run.hosts = await learner.session.describe()
+            run.hosts = await learner.session.describe_hosts()
         return run
     finally:
         session.close()

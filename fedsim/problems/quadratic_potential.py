@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fedsim.arrays import Array
 from fedsim.protocols import ProblemLike
+from fedsim.protocols.answers import call
 
 
 class QuadraticClients(ProblemLike, Protocol):
@@ -51,5 +52,5 @@ class Expansion:
 
 def centre_of(problem: QuadraticClients) -> Array:
     """Return the minimum of the sum of all clients' potentials."""
-    hessian, linear = (table.sum(axis=0) for table in problem.quadratic())
+    hessian, linear = (table.sum(axis=0) for table in call(problem, "quadratic"))
     return np.asarray(np.linalg.lstsq(hessian, linear, rcond=None)[0])

@@ -148,7 +148,7 @@ class Session(SessionLike, Protocol):
         """Learn the rounds of a block."""
         raise NotImplementedError("only sessions with `learns_blocks` learn blocks")
 
-    async def describe(self) -> list[dict[str, Any]]:
+    async def describe_hosts(self) -> list[dict[str, Any]]:
         """Return what each client host models, for the manifest; nothing in this process."""
         return []
 

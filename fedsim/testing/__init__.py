@@ -1,6 +1,7 @@
 """The contract suite for parts of your own: `fs.testing.check(MyAlgorithm(...))`.
 
 It returns the requirements that were checked and raises `Broken`, an AssertionError, at the first that is not met.
+An answer of another form than its role gives raises InvalidInput, as in a run.
 """
 
 from __future__ import annotations

@@ -165,15 +165,15 @@ class Wrong:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"delay_s": lambda upward: np.full(3, -1.0)}, "latencies up"),
-        ({"loss_factor": lambda upward: np.full(3, 0.5 if not upward else 1.0)}, "lengthens transfers down"),
+        ({"delay_s": lambda upward: np.full(3, -1.0)}, "delay_s gives"),
+        ({"loss_factor": lambda upward: np.full(3, 0.5 if not upward else 1.0)}, "loss_factor gives"),
         ({"bottleneck_bps": lambda upward: np.full(3, 9e9)}, "the least capacity on the route"),
-        ({"delay_s": lambda upward: np.zeros(2)}, "one number per client"),
-        ({"route": lambda client, upward: [99]}, "links that capacities_bps has"),
+        ({"delay_s": lambda upward: np.zeros(2)}, "one number for each client"),
+        ({"route": lambda client, upward: [99]}, "places in capacities_bps"),
     ],
 )
 def test_a_broken_contract_is_named(changed: dict[str, object], sentence: str) -> None:
-    with pytest.raises(fs.testing.Broken, match=sentence):
+    with pytest.raises((fs.testing.Broken, fs.errors.InvalidInput), match=sentence):
         fs.testing.check(Wrong(**changed))
 
 

@@ -35,16 +35,33 @@ def scenario(*, rounds: int = 6):
 """
 FIGURE = """
 import fedsim as fs
-from fedsim.reproduce import Claim, Finding
+from fedsim.reproduce import exact, judge
 
 quick = full = {"local_steps": [1, 2], "rounds": 3}
+paired = ("local_steps",)
 
 def scenario(*, local_steps: int = 1, rounds: int = 3) -> fs.Scenario:
     problem = fs.problems.GaussianMean([[[1.0]], [[3.0]]], [[1.0]])
     return fs.Scenario(problem=problem, algorithm=fs.algorithms.FedAvg(step_size=0.1, local_steps=local_steps),
                        budget=fs.Budget(rounds=rounds), replicas=2)
 
-claims = [Claim("It ends", lambda study: Finding(len(study.runs) == 2, "2 runs"), published="yes", why="A1")]
+@judge("ends")
+def ends(study):
+    return exact(len(study.runs) == 2, "2 runs")
+"""
+CLAIM = """
+[[claim]]
+id = "ends"
+figure = "fig1"
+quote = "It ends."
+where = "section 1"
+metric = "runs"
+comparison = "equal"
+tolerance = 0
+reason = "a count"
+kind = "exact"
+seen_before = false
+history = []
 """
 CODES = (0, 1, 2, 3, 4)
 
@@ -57,6 +74,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (root / "swept.py").write_text(SWEPT)
     (root / "papers/toy").mkdir(parents=True)
     (root / "papers/toy/fig1.py").write_text(FIGURE)
+    (root / "papers/toy/claims.toml").write_text(CLAIM)
     os.chdir(root)
     assert call(["run", "plain.py", "--out", "complete", "--quiet"]) == 0
     run_to_checkpoint(root, root / "unfinished")
@@ -78,7 +96,7 @@ def run_to_checkpoint(root: Path, folder: Path) -> None:
         if progress.round == 5:
             raise Enough
 
-    with pytest.raises(Enough):
+    with pytest.raises(fs.errors.InvalidInput, match="raised Enough"):
         fs.run(file.build({}), out=folder, checkpoint_every=2, source=file.origin({}), observers=[watch])
 
 
@@ -281,7 +299,7 @@ def a_tuning(folder: Path) -> Any:
 
 def a_reproduction(folder: Path) -> Any:
     verdicts, failures = reproduce("toy", out=folder)
-    assert ([verdict["held"] for verdict in verdicts], failures) == ([True], [])
+    assert ([row["verdict"] for row in verdicts], failures) == (["held"], [])
     return fs.load(folder / "toy/fig1")
 
 
@@ -298,12 +316,10 @@ OPERATIONS = {"a_run": 45, "a_sweep": 70, "a_tuning": 160, "a_reproduction": 90,
 
 @contextmanager
 def toy_papers(root: Path) -> Iterator[None]:
-    claims = sys.modules["fedsim.reproduce.claims"]
-    before, claims.scenarios_folder = claims.scenarios_folder, lambda: root  # type: ignore[attr-defined]
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        for module in ("figures", "claims"):
+            patched.setattr(sys.modules[f"fedsim.reproduce.{module}"], "scenarios_folder", lambda: root)
         yield
-    finally:
-        claims.scenarios_folder = before  # type: ignore[attr-defined]
 
 
 def kills(world: Path, verb: Callable[[Path], Any], cases: range) -> list[str]:

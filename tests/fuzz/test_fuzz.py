@@ -209,17 +209,17 @@ class Whim:
     """Somebody's own policy, which answers anything."""
 
     def __init__(self, chance, clients):
-        self.chance, self.clients = chance, clients
+        self.decisions, self.clients = chance, clients
 
     def select(self, view, rng):
-        n, chance = self.clients, self.chance
+        n, chance = self.clients, self.decisions
         return chance.of(
             [0], list(range(n)), [], [0, 0, 0], [n - 1], np.ones(n, bool), view.sample_available(chance.of(1, n, 3 * n, 0)),
             chance.of([n], [-1], [0.5], [math.nan], None, 0, "all", [[0]], np.ones(n + 1, bool), [[0], [1, 2]], [2**63], np.zeros(0)),
         )  # fmt: skip
 
     def close(self, view):
-        chance = self.chance
+        chance = self.decisions
         return chance.of(
             math.inf, view.now_s, view.opened_s + 1.0, view.now_s + 0.1, -5.0, 0.0,
             chance.of(math.nan, None, "soon", -math.inf, [1.0], 1e300),

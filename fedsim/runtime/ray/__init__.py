@@ -204,7 +204,7 @@ class RaySession:
             cause = error.cause
             raise cause if isinstance(cause, FedsimError) else RuntimeFailed(str(error)) from error
 
-    async def describe(self) -> list[dict[str, Any]]:
+    async def describe_hosts(self) -> list[dict[str, Any]]:
         """Return what each host models: its clients, their links and devices, where it runs and the bytes it holds."""
         asked = [host.about.remote() for host in self.hosts]
         self._ray.wait(asked, num_returns=len(asked), timeout=ABOUT_S)

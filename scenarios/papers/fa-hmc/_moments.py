@@ -1,4 +1,4 @@
-"""Exact moments of FA-HMC on Gaussian clients whose coordinates are independent and alike, for claims without samples.
+"""Exact moments of FA-HMC on Gaussian clients with independent coordinates of one law, for claims without samples.
 
 Client c has f^c(theta) = h_c |theta - m_c 1|^2 / 2. A trajectory is linear in (theta, p, noise of the gradients), so
 the law of a coordinate after any round follows from scalars, and W2 in d dimensions is sqrt(d) times that of one.

@@ -23,7 +23,7 @@ paper = {"dim": list(DIMS), "replicas": "200 d (d - 1)/2", "leapfrog_steps": 5, 
 quick = {"dim": [2, 50], "rounds": 200, "replicas": 2000, "seed": repeats(5)}
 full = {"dim": [2, 50, 100, 200, 500, 1000], "rounds": 8000, "replicas": 2000, "seed": repeats(5)}
 harmless = {
-    "dim": "coordinates are independent and alike, and the claims on d are decided by exact moments (B12)",
+    "dim": "coordinates are independent and have the same law, and the claims on d are decided by exact moments (B12)",
     "replicas": "the law is known exactly; more replicas only narrow the test of the runs (B12)",
 }
 

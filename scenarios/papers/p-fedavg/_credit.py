@@ -41,7 +41,7 @@ def problem(regularisation: float, respond: bool = True) -> Credit:
 
 @cache
 def start_of(start: str, regularisation: float) -> np.ndarray:
-    """The fitted score, to which nobody has responded yet, or the stable one."""
+    """The fitted score, to which no applicant has responded yet, or the stable one."""
     return problem(regularisation, respond=start == "stable").performatively_stable()
 
 

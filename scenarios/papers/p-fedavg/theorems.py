@@ -54,7 +54,7 @@ def theorem(scheme: str, printed: bool = False):
 
 
 SLACK = (
-    "Gamma is large when clients differ, so that the bound hardly falls in these runs; where they are alike it falls."
+    "Gamma is large when clients differ, so that the bound hardly falls in these runs; where they are equal it falls."
 )
 
 
