@@ -102,7 +102,7 @@ def test_explain_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     assert call(["explain"]) == 0
     assert re.search(r"job +what a client sees", capsys.readouterr().out)
     assert call(["explain", "nonsense"]) == 2
-    with pytest.raises(InvalidInput, match=r"no such page; choose one of algorithm, .*, view, .*or a code such as A5"):
+    with pytest.raises(InvalidInput, match=r"no such page; fedsim explain, or fs.explain\(\), lists them"):
         fs.explain("F9")
     assert fs.explain("job") == fs.explain("job")  # twice: the name is a function's, not a module's
 

@@ -632,3 +632,15 @@ def test_a_round_on_client_hosts_passes_through_the_compiled_clock_and_the_door_
     way = followed(lambda: fs.run(asked, runtime=Ray(hosts=2), observers=look, clock="compiled"))
     now_and_then = ("checks", "runtime.ray.private")  # the observer of this test; once a second, whether Ray is alive
     assert [module for module in way if module not in now_and_then] == ON_HOSTS.split()
+
+
+def test_installed_packages_are_not_sent_with_their_code(monkeypatch):
+    from ray import cloudpickle
+
+    from fedsim.runtime.ray.host import carry_source
+
+    sent = []
+    monkeypatch.setattr(cloudpickle, "register_pickle_by_value", lambda module: sent.append(module.__name__))
+    for part in (np.linalg.norm, replace, carry_source, test_installed_packages_are_not_sent_with_their_code):
+        carry_source(part)
+    assert sent == [__name__]

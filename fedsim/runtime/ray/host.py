@@ -15,6 +15,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,11 +125,12 @@ def carry_source(part: object) -> None:
     file = getattr(module, "__file__", None)
     if module is None or file is None or module.__name__ == "__main__" or module.__name__.partition(".")[0] == "fedsim":
         return
-    installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    if not any(str(file).startswith(str(folder)) for folder in installed):
+    installed = PACKAGES.intersection(Path(file).parts) or str(file).startswith(sysconfig.get_path("stdlib"))
+    if not installed:
         cloudpickle.register_pickle_by_value(module)
 
 
+PACKAGES = {"site-packages", "dist-packages"}  # of this environment, of the user, or of one that this one extends
 NO_CALL = 0  # no call has this number
 _CALLS = itertools.count(1)  # unique in this process
 
