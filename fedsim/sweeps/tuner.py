@@ -244,10 +244,10 @@ def _search(tuner: Tuner, execute: Callable[[list[Setting], int], None], log: Ca
         execute(around, len(shared))
         # A neighbour that was dropped early and ranks higher on the same seeds gets the other seeds.
         better = [one for one in around if tuner.rank(one, shared) < tuner.rank(best, shared)]
-        if better := [one for one in better if len(tuner.seeds_done(one)) < tuner.seeds]:
-            log(f"{len(better):,} of them may be better: {tuner.seeds} seeds each")
-            execute(better, tuner.seeds)
-            best = tuner.ranked([best, *better])[0]
+        if short := [one for one in better if len(tuner.seeds_done(one)) < tuner.seeds]:
+            log(f"{len(short):,} of them may be better: {tuner.seeds} seeds each")
+            execute(short, tuner.seeds)
+        best = tuner.ranked([best, *better])[0]
     return best
 
 

@@ -14,6 +14,7 @@ from fedsim.cli.app import call
 from fedsim.errors import InvalidInput, NotRecorded
 from fedsim.results.checksums import read_json
 from fedsim.sweeps.recommendation import FORMAT
+from fedsim.sweeps.tuner import FEASIBLE, _search
 
 # A run's cost is known: theta halves `rate` times a round, so that off <= 1/64 takes ceil(6 / rate) rounds, each of
 # `cohort` messages of 64 bits; rate 4 goes non-finite.
@@ -186,3 +187,29 @@ def test_the_settings_have_the_warnings_of_their_runs(here: Path) -> None:
     (line,) = [line for line in found.lines() if line.startswith("warning: ")]
     assert "began at the same point" in line
     assert read_json(here / "runs/recommendation.json", FORMAT)["settings"][0]["warnings"]
+
+
+def test_a_neighbour_that_has_all_seeds_when_it_turns_out_cheaper_is_the_best():
+    costs = {(0,): [1.0, 9.0], (1,): [2.0, 2.0], (2,): [8.0, 8.0]}  # by setting and seed: the first is best on seed 0
+    done = dict.fromkeys(costs, 0)
+
+    class Two:
+        all, seeds = list(costs), 2
+
+        def rank(self, setting, seeds=None):
+            spent = costs[setting][: done[setting]]
+            return FEASIBLE, sum(spent) / len(spent), 0.0
+
+        def ranked(self, settings):
+            return sorted(settings, key=self.rank)
+
+        def neighbours(self, setting):
+            return [one for one in self.all if one != setting]
+
+        def seeds_done(self, setting):
+            return range(done[setting])
+
+    def execute(settings, seeds):
+        done.update(dict.fromkeys(settings, seeds))
+
+    assert _search(Two(), execute, lambda line: None) == (1,)
