@@ -226,7 +226,7 @@ BATCH = 65_536  # rows
 
 
 def parquet(file: IO[bytes]) -> pd.DataFrame:
-    """Return a Parquet table of numbers and text; refuse one that would take far more memory than its file.
+    """Return a Parquet table of numbers, text and lists of numbers; refuse one far larger in memory than its file.
 
     The file is open: given a path, pyarrow may turn a folder named "a=1" into a column.
     """
@@ -237,16 +237,24 @@ def parquet(file: IO[bytes]) -> pd.DataFrame:
     file.seek(0)
     table = pq.ParquetFile(file, page_checksum_verification=True)
     facts, schema = table.metadata, table.schema_arrow
-    is_text = [pa.types.is_string(f.type) or pa.types.is_large_string(f.type) for f in schema]
-    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
-    if not all(text or any(is_one(f.type) for is_one in plain) for text, f in zip(is_text, schema, strict=True)):
-        raise CorruptData("it has a column that is neither numbers nor text")
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+
+    def is_plain(kind: Any) -> bool:
+        return any(is_one(kind) for is_one in kinds)
+
+    def is_long(kind: Any) -> bool:
+        of_numbers = pa.types.is_list(kind) and is_plain(kind.value_type)
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or of_numbers
+
+    if not all(is_plain(f.type) or is_long(f.type) for f in schema):
+        raise CorruptData("it has a column of neither numbers, text nor lists of numbers")
+    long = [is_long(f.type) for f in schema]
     declared = facts.num_rows * len(schema) * 8
     if declared > limit:
         raise CorruptData(f"it declares {declared:,} bytes, more than {limit:,}")
     groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
-    longest = max((g.column(i).total_uncompressed_size for g in groups for i in np.flatnonzero(is_text)), default=1)
-    rows = max(1, min(BATCH, limit // (16 * max(longest, 1))))  # no text is longer than its column
+    longest = max((g.column(i).total_uncompressed_size for g in groups for i in np.flatnonzero(long)), default=1)
+    rows = max(1, min(BATCH, limit // (16 * max(longest, 1))))  # no text or list is longer than its column
     batches, left = [], limit
     for batch in table.iter_batches(rows):
         left -= batch.nbytes

@@ -59,7 +59,7 @@ def check_steps(system: System) -> None:
     steps = float(np.max(system.algorithm.work(Visitors(np.arange(system.population)))))
     if steps > MOST_STEPS:
         name = type(system.algorithm.wrapped).__name__
-        raise InvalidInput(f"{name}: a visit has {steps:,.0f} local steps; use at most {MOST_STEPS:,}")
+        raise InvalidInput(f"{name}: a visit has {steps:,.12g} local steps; use at most {MOST_STEPS:,}")
 
 
 def check_data(problem: Problem, timing_only: bool) -> None:

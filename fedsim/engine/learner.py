@@ -114,7 +114,13 @@ class Learner:
         for copy in state.values():  # users' code gets it, and must not change it
             copy.flags.writeable = False
         if self._algorithm.batched:
-            return {n: np.asarray(m) for n, m in self._algorithm.broadcast(state).items()}
+            message: Arrays = self._algorithm.broadcast(state)
+            if any(m.shape[:1] != rows.shape for m in message.values()):
+                name = type(self._algorithm.wrapped).__name__
+                raise InvalidInput(
+                    f"{name}.broadcast gives arrays without a row for each of {len(rows)} models; it is batched"
+                )
+            return message
         parts = [self._algorithm.broadcast({n: s[i] for n, s in state.items()}) for i in range(len(rows))]
         return {n: np.stack([np.asarray(p[n]) for p in parts]) for n in parts[0]}
 

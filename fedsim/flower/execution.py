@@ -64,7 +64,7 @@ def simulate(
         **DEFAULTS, "out": out, "resume": resume, "checkpoint_every": checkpoint_every, "stop": stop, "source": source,
         "clock": "simpy",
     }  # fmt: skip
-    place = RunFolder.take(identity, options)  # type: ignore[arg-type]
+    place = RunFolder.take(identity, options, None)  # type: ignore[arg-type]
     if place.result is not None:
         return place.result
     try:

@@ -104,8 +104,9 @@ def texts(given: Given) -> tuple[str, ...]:
 def arrays(given: Given) -> Mapping[str, Array]:
     value: Mapping[str, Array] = given.value
     require(isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
-    require(all(as_array(array) is not None for array in value.values()))
-    return value
+    found = {name: as_array(array) for name, array in value.items()}
+    require(all(array is not None for array in found.values()))
+    return {name: array for name, array in found.items() if array is not None}
 
 
 def state(given: Given) -> Mapping[str, Array]:

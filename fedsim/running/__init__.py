@@ -99,7 +99,7 @@ async def arun(scenario: Scenario, **options: Unpack[RunOptions]) -> Result:
     runtime = runtime if runtime is not None else Inline()
     check_memory(scenario, timing_only)
     began = time.perf_counter()
-    place = RunFolder.take(scenario, given)
+    place = RunFolder.take(scenario, given, scenario.budget.rounds)
     if place.result is not None:
         return place.result
     try:

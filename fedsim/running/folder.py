@@ -58,8 +58,11 @@ class RunFolder:
     fresh: bool = False  # True: a failure leaves no files
 
     @classmethod
-    def take(cls, scenario: Scenario, options: RunOptions) -> RunFolder:
-        """Claim the folder `out`, or load the complete run in it; `release` gives the folder back."""
+    def take(cls, scenario: Scenario, options: RunOptions, rounds: int | None) -> RunFolder:
+        """Claim the folder `out`, or load the complete run in it; `release` gives the folder back.
+
+        `rounds`: how many the run will have, for `fedsim status`; None if that is not known.
+        """
         out, every, resume, stop = options["out"], options["checkpoint_every"], options["resume"], options["stop"]
         if out is None:
             if every is not None or resume:
@@ -73,7 +76,7 @@ class RunFolder:
         if resume and folder.is_dir() and state(folder) in FINISHED and is_clean(folder):  # needs no write access
             return cls(folder, checkpoints, result=_load_same(folder, scenario, timing_only, work, source))
         held, made, found = claim(folder)
-        checkpoints.announce(announcer(held, scenario.budget.rounds))
+        checkpoints.announce(announcer(held, rounds))
         try:
             refuse(folder, found, resume)
             if found in FINISHED:

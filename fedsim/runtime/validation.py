@@ -24,7 +24,7 @@ REMEDY = "return (reply, memory), two dicts of arrays by name"
 
 def locked(array: Array) -> Array:
     """Return a read-only view."""
-    view = array.view()
+    view = np.asarray(array).view()  # one number is a scalar
     view.flags.writeable = False
     return view
 

@@ -104,7 +104,7 @@ def equal_texts() -> bytes:
 
 def lists() -> bytes:
     buffer = io.BytesIO()
-    pq.write_table(pa.table({"replica": [[1, 2], [3]]}), buffer)
+    pq.write_table(pa.table({"replica": [[[1, 2]], [[3]]]}), buffer)
     return buffer.getvalue()
 
 
